@@ -10,8 +10,8 @@
 
 #define global segment_global
 
-/* How much memory the program takes again shortly after the memory went back to the kernel. Guarded
- * by global.lock. */
+/* How many bytes the program takes again shortly after they went back to the kernel. Guarded by
+ * global.lock. */
 static struct {
     /* bytes that went back to the kernel only because the freelist was full, and that the program
      * has not taken again since; segment_demand_fades forgets these bytes */

@@ -3,18 +3,18 @@
  * Huge chunks: each has a mapping of its own, aligned to a segment (4 MiB), with the page header in
  * the mapping's first OS page.
  *
- * Serves chunks that need more than 1 MiB, counting the padding for their alignment. To grow a
- * chunk, realloc asks the kernel to extend the mapping. If that fails, mremap moves the OS pages to
- * a new aligned place. The bytes are copied only if the mapping has cuts (struct huge_cuts), if the
- * chunk has an alignment above an OS page, during a dump, or if a limit of the process leaves no
- * room for the new place beside the old one.
+ * Serves chunks that need more than 1 MiB together with the padding for their alignment. To grow a
+ * chunk, realloc asks the kernel to extend the mapping where it is. If that fails, mremap moves the
+ * OS pages to a new place that is aligned to a segment. The bytes are copied only if the mapping
+ * has cuts (struct huge_cuts), if the chunk has an alignment above an OS page, during a dump, or if
+ * a limit of the process leaves no room for the new place beside the old one.
  *
  * A cache keeps up to HUGE_CACHE_MAX freed mappings of at most HUGE_CACHED_MAX_BYTES, because a
  * program that frees a big buffer mostly needs another one. A mapping that would fill the last
  * quarter of the cache's bound is not kept whole: the cache keeps only its beginning. The cache is
- * part of the bounded freelist. A mapping for a chunk of 4 to 64 MiB may be put together of two
- * cached ones. Another chunk may get a cached mapping that is too large. The mapping's *spare end*
- * then stays in the cache. Chunks cannot share a mapping.
+ * part of the bounded freelist. A chunk of 4 to 64 MiB may get a mapping that is put together of
+ * two cached ones. A chunk of any other size may get a cached mapping that is too large. The
+ * mapping's *spare end* then stays in the cache. Chunks cannot share a mapping.
  */
 #include <errno.h>
 
@@ -27,7 +27,7 @@
 #define CUTS_MAX 15 /* the most cuts that one mapping may have */
 /* the most cuts in all mappings: the kernel allows a process some 65 000 areas */
 #define CUTS_ALL 4096
-#define DONOR_MIN (256U << 10) /* a smaller part of a mapping is neither cached nor moved */
+#define DONOR_MIN (256U << 10) /* a smaller remainder is not cached, a smaller part not moved */
 /* A chunk of fewer bytes is not put together of two mappings: programs often write only the
  * beginning of such a chunk, so OS pages that were moved to the chunk's end would stay unused. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
@@ -63,9 +63,9 @@ static void unmap_lock_release(void) {
 }
 
 /* Unmaps a huge chunk, or leaves the unmapping to another thread. The chunk's bit in the table of
- * segments is clear already, so a dump that starts now does not see the chunk. A running dump holds
- * the unmap lock; then the mapping waits in the `deferred` list, and the thread that releases the
- * lock unmaps it. */
+ * segments is clear already, so a dump that starts now does not see the chunk. A running dump may
+ * still read the chunk, and holds the unmap lock. Then the mapping waits in the `deferred` list,
+ * and the thread that releases the lock unmaps the mapping. */
 static void unmap_or_defer(struct page *header) {
     struct page *head = load_relaxed(&global.deferred);
     do
@@ -82,7 +82,7 @@ bool segment_huge_are_few(void) {
 
 /* OS pages that mremap moved to the end of a mapping stay a separate area (VMA) of the kernel, and
  * one call of mremap can extend or move only one area. So the first OS page of a mapping holds,
- * behind struct page, the offsets at which the second and each later area begin. */
+ * behind struct page, the *cuts*: the offsets at which the second and each later area begin. */
 struct huge_cuts {
     uint32_t count;
     uint32_t at[CUTS_MAX]; /* OS pages from the mapping's start, ascending */
@@ -113,7 +113,7 @@ static void cuts_drop(struct huge_cuts *cuts, size_t bytes) {
 /* Extends or shrinks a mapping where it is. Returns 0, or the error of os_resize_in_place. */
 static int resize_in_place(char *start, size_t old_bytes, size_t bytes) {
     struct huge_cuts *cuts = cuts_of(start);
-    cuts_drop(cuts, old_bytes); /* those of a spare end that has gone back to the kernel */
+    cuts_drop(cuts, old_bytes); /* cuts of a spare end that has gone back to the kernel */
     size_t last = area_before(cuts, old_bytes < bytes ? old_bytes : bytes);
     int error;
     if (old_bytes > bytes && last != area_before(cuts, old_bytes))
@@ -143,7 +143,8 @@ static bool move_area(struct move *move, char *area, size_t bytes, size_t offset
 
 /* Moves a whole mapping with its header page, and so with its cuts, to the start of the target. The
  * areas are moved from the last to the first, so that the header stays in its place until all other
- * areas are moved. Returns the bytes that are left. */
+ * areas are moved. Returns how many bytes of the mapping were not moved: 0, or those before the
+ * area that the kernel refused to move. */
 static size_t move_whole(struct move *move, char *from, size_t bytes) {
     struct huge_cuts cuts = *cuts_of(from);
     while (bytes) {
@@ -163,8 +164,9 @@ static void cut_add(struct huge_cuts *cuts, size_t offset) {
 }
 
 /* Moves the part [begin, end) of a mapping to an offset in the target, behind all cuts of the
- * target. Goes from the part's end to its beginning, and stops where the target would have too many
- * cuts. Returns the bytes that are left of the mapping. */
+ * target. Goes from the part's end to its beginning. Stops when the target or all mappings together
+ * would have too many cuts, or when the kernel refuses. Returns how many bytes are left of the
+ * mapping, counted from its start. */
 static size_t move_part(struct move *move, char *from, size_t begin, size_t end, size_t offset) {
     struct huge_cuts cuts = *cuts_of(from), *to = cuts_of(move->target);
     size_t firsts[CUTS_MAX + 1], left = end;
@@ -192,8 +194,9 @@ static void mapping_end(char *start, size_t bytes) {
 }
 
 /* Chooses a cached mapping. First choice: the smallest mapping of at least `bytes`, if it exceeds
- * them by at most `slack`. Second: the largest mapping of fewer bytes. Returns the mapping's index;
- * -1: there is none. The caller holds the lock. */
+ * them by at most `slack`. Second: the largest mapping of fewer bytes. Never chooses a spare end,
+ * which is a part of a mapping in use. Returns the mapping's index; -1: there is none. The caller
+ * holds the lock. */
 static int cache_choose(size_t bytes, size_t slack) {
     int smaller = -1, larger = -1;
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
@@ -237,9 +240,9 @@ static bool cache_add(struct huge_cached entry) {
     return false;
 }
 
-/* Gives a mapping or a spare end back to the kernel. */
+/* Gives a mapping or a spare end, which is no longer in the cache, back to the kernel. */
 static void entry_end(struct huge_cached entry) {
-    if (entry.before) /* dumps do not read it */
+    if (entry.before) /* a spare end, which dumps do not read */
         os_unmap(entry.start, entry.bytes);
     else
         mapping_end(entry.start, entry.bytes);
@@ -301,7 +304,8 @@ static size_t spare_use(struct page *header, size_t most) {
     return bytes;
 }
 
-/* Puts the remaining part of a mapping into the cache again, or unmaps it. */
+/* Puts what is left of a mapping into the cache again if `keep` is set and it is large enough;
+ * otherwise unmaps it. */
 static void leave(struct huge_cached left, bool keep) {
     if (!left.start || !left.bytes)
         return;
@@ -312,9 +316,9 @@ static void leave(struct huge_cached left, bool keep) {
         mapping_end(left.start, left.bytes);
 }
 
-/* Moves the whole base, if there is one, to the start of the target. Moves the end of the donor, if
- * there is one, to the offset `have` of the target. Sets base and donor to the parts that were not
- * moved. The caller holds the unmap lock. */
+/* Fills the mapping that put_together makes, the target. Moves the whole base, if there is one, to
+ * the start of the target, and the end of the donor, if there is one, to the offset `have` of the
+ * target. Sets base and donor to the parts that were not moved. The caller holds the unmap lock. */
 static void fill(struct move *move, size_t have, size_t bytes, struct huge_cached *base,
                  struct huge_cached *donor) {
     struct huge_cuts *cuts = cuts_of(move->target);
@@ -335,7 +339,7 @@ static void fill(struct move *move, size_t have, size_t bytes, struct huge_cache
         cut_add(cuts, have + part);
 }
 
-/* What a mapping for a chunk consists of. */
+/* The parts of a mapping that was made for a chunk. */
 struct parts {
     size_t mapped; /* bytes of the mapping */
     size_t reused; /* bytes that come from the cache */
@@ -343,9 +347,10 @@ struct parts {
     bool spare;    /* the mapping has a spare end */
 };
 
-/* Makes a mapping of `bytes` out of the base and the end of the donor; either may be empty. Sets
- * base and donor to the parts that were not used. Returns the mapping, and describes it in *parts.
- * NULL: a dump keeps mappings from being moved, or the kernel refused. */
+/* Makes a mapping of `bytes` out of two mappings from the cache: the base and the end of the donor
+ * (see cache_take). One of the two may be empty. Sets base and donor to the parts that were not
+ * used. Returns the mapping, and describes it in *parts. NULL: a dump keeps mappings from being
+ * moved, or the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           struct parts *parts) {
     bool extended = base->start && !resize_in_place(base->start, base->bytes, bytes);
@@ -356,7 +361,8 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
     if (extended) {
         *base = (struct huge_cached){0}; /* the base is the target now */
     } else if (base->start && cuts_of(base->start)->count == CUTS_MAX) {
-        /* the donor's part behind a moved base would be one cut more than a mapping may have */
+        /* the donor's part behind the base would be one cut more than a mapping may have, so the
+         * base goes back to the kernel */
         of_base = 0;
         mapping_end(base->start, base->bytes);
         *base = (struct huge_cached){0};
@@ -384,10 +390,10 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
     return NULL;
 }
 
-/* Takes a mapping for `bytes` from the cache. A mapping that is as large, or at most a quarter
- * larger, is used as it is: its OS pages need no page faults. For other sizes than 4 to 64 MiB, the
- * smallest of the larger mappings is used, and its end stays in the cache as a spare end. Otherwise
- * the largest of the smaller mappings, the *base*, is extended. For 4 to 64 MiB the end of another
+/* Takes a mapping for `bytes` from the cache. A mapping of `bytes` or at most a quarter more is
+ * used as it is: its OS pages need no page faults. For other sizes than 4 to 64 MiB, the smallest
+ * of the larger mappings is used, and its end stays in the cache as a spare end. Otherwise the
+ * largest of the smaller mappings, the *base*, is extended. For 4 to 64 MiB the end of another
  * mapping, the *donor*, is moved behind the base, or into a new mapping if there is no base: to
  * move an OS page takes a hundredth of the time of a page fault. Describes the mapping in *parts.
  * NULL: the cache is empty, or the mapping could not be made; *parts is unchanged. */
@@ -429,9 +435,10 @@ static char *cache_take(size_t bytes, struct parts *parts) {
 static size_t cache_share(size_t bytes) {
     int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES), plain;
     size_t bound = (size_t)segment_freelist_bound(dirty, &plain);
-    /* Only beginnings may fill a quarter of the plain bound. This quarter is subtracted twice, from
-     * `dirty` and from the result, so that it lowers the plain bound only, and not the bound by the
-     * peak. A program with one buffer at a time needs all of the bound by the peak. */
+    /* Only beginnings may fill the last quarter of the plain bound. If this quarter was subtracted
+     * from the result alone, it would also lower the limit that the peak of the bytes in use sets
+     * (segment_freelist_bound). A program with one buffer at a time needs all of this limit. So the
+     * quarter is subtracted from `dirty`, too, which raises the limit by as much. */
     size_t whole = (size_t)(segment_freelist_bound(dirty - plain / 4, &plain) - plain / 4);
     size_t cached = (size_t)global.huge_cached_bytes;
     size_t part = align_up((size_t)plain / BEGINNINGS, OS_PAGE_BYTES);
@@ -443,6 +450,9 @@ static size_t cache_share(size_t bytes) {
     return cached + bytes <= bound ? bytes : 0;
 }
 
+/* Puts the mapping of a freed chunk, or as much of its beginning as cache_share allows, into the
+ * cache. The rest goes back to the kernel. False: nothing was kept, and the mapping is
+ * unchanged. */
 static bool cache_put(char *start, size_t bytes) {
     size_t kept = 0;
     if (bytes > HUGE_CACHED_MAX_BYTES)
@@ -464,8 +474,8 @@ static bool cache_put(char *start, size_t bytes) {
 
 size_t segment_huge_purge(bool all) {
     size_t released = 0;
-    /* with `all`, too, the mappings that other threads free from now on stay: else this function
-     * might not end */
+    /* Even with `all`, the mappings that other threads free from now on stay. Otherwise this
+     * function might never end. */
     uint64_t decay_ns = all ? 0 : (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
     uint64_t now = os_now_ns();
     while (load_relaxed(&global.huge_cached)) {
@@ -539,6 +549,7 @@ static void account(int64_t bytes, int64_t fresh) {
     }
 }
 
+/* Adds the change of a mapping's size to the bytes in use; new bytes came from the kernel. */
 static void account_resized(int64_t more) {
     account(more, more > 0 ? more : 0);
 }
@@ -614,7 +625,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
         if (!start)
             return NULL;
     }
-    /* Only one OS page of a segment in front of the chunk is used, so it must be no huge page. */
+    /* Of the segment in front of the chunk only one OS page is used, so it must not get a huge
+     * page. */
     if (UNLIKELY(offset == SEGMENT_BYTES))
         os_advise_huge(start, SEGMENT_BYTES, false);
     struct page *header = (struct page *)start;
@@ -626,7 +638,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     header->flags = parts.spare ? PAGE_SPARE : 0;
     header->stale_bytes = parts.fresh > offset ? parts.fresh - offset : 0;
     header->born = load_relaxed(&segment_clock);
-    if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice above has made it an area of its own */
+    if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice has split the mapping into two areas */
         cut_add(cuts_of(start), SEGMENT_BYTES);
     store_release(&header->kind, PAGE_HUGE);
     account((int64_t)parts.mapped, (int64_t)(parts.mapped - parts.reused));
@@ -664,8 +676,9 @@ static void copy_whole(char *from, size_t bytes, char *to) {
 }
 
 /* Moves a mapping to a new place, which has `mapped` bytes. A mapping with cuts is copied: if the
- * kernel refused to move one of its areas, the other areas could not be moved back for certain.
- * False: a dump is running, or the kernel refused. `target` is then no longer the caller's. */
+ * kernel refused to move one of its areas, the kernel might also refuse to move the other areas
+ * back. False: a dump is running, or the kernel refused. The caller must not use or unmap `target`
+ * then. */
 static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
     if (cuts_of(start)->count) {
         copy_whole(start, bytes < mapped ? bytes : mapped, target);
@@ -685,9 +698,9 @@ static bool move_to(char *start, size_t bytes, char *target, size_t mapped) {
 }
 
 /* Grows a mapping when the kernel grants no second place beside it, because a limit of the process
- * (RLIMIT_AS, RLIMIT_DATA) would count both. The kernel moves the mapping to a place of its choice,
- * with room for the alignment, and then the bytes move up to the alignment. Returns the new place.
- * NULL: a dump is running, the mapping has cuts, or the kernel refused; nothing changed. */
+ * (RLIMIT_AS, RLIMIT_DATA) would count both places. The kernel moves the mapping to a place of its
+ * choice, with room for the alignment, and then the bytes move up to the alignment. Returns the new
+ * place. NULL: a dump is running, the mapping has cuts, or the kernel refused; nothing changed. */
 static char *grow_elsewhere(char *start, size_t bytes, size_t mapped) {
     size_t padded = mapped + SEGMENT_BYTES - OS_PAGE_BYTES;
     if (padded < mapped || cuts_of(start)->count || !lock_try(&global.unmap_lock))

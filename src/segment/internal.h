@@ -10,7 +10,8 @@
 struct segment_global {
     struct lock lock;       /* guards the fields below, unless a comment says otherwise */
     struct lock unmap_lock; /* held while a dump reads segments, and while a thread unmaps one */
-    /* list of segments with dirty slices; the segment whose slices are dirty longest is first */
+    /* list of segments with dirty slices; the first one has the slices that have been dirty for
+     * longest */
     uint32_t dirty_first, dirty_last; /* numbers of the segments; 0: none */
     uint64_t segments;                /* number of segments */
     /* empty_segments counts the segments with no slice in use; clean_segments counts those with no
@@ -28,15 +29,15 @@ struct segment_global {
     /* bytes and number of mappings in segment_huge_cache; the number is read without the lock, too
      */
     int64_t huge_cached_bytes, huge_cached;
-    struct page *deferred;          /* atomic: list of huge chunks that must still be unmapped */
+    struct page *deferred;          /* atomic: mappings of huge chunks that wait to be unmapped */
     struct span_cache *span_caches; /* list of the caches that once had a place; never shrinks */
     int64_t span_caches_room;       /* slices that fit the places of all caches */
 };
 INTERNAL struct segment_global segment_global;
 
 /* Freed mappings of huge chunks, and spare ends of mappings in use (PAGE_SPARE), kept for reuse;
- * guarded by segment_global.lock. They are not in struct segment_global, because most processes do
- * not write them. */
+ * guarded by segment_global.lock. This table is not in struct segment_global, because most
+ * processes never write it. */
 INTERNAL struct huge_cached {
     char *start; /* NULL: the entry is empty */
     size_t bytes;
@@ -51,8 +52,8 @@ INLINE struct segment *segment_numbered(uint32_t number) {
 INLINE bool segment_is_empty(const struct segment *segment) {
     return segment->state.free_count == SLICES_MAX;
 }
-/* Takes slices out of the maps of free and dirty slices. Returns how many of them were dirty. The
- * caller holds the lock. */
+/* Takes free slices out of the maps of free and dirty slices. Returns how many of them were dirty.
+ * The caller holds the lock. */
 unsigned segment_take_slices(struct segment *segment, unsigned start, unsigned count);
 /* Puts slices back into the map of free slices and, with `dirty`, into the map of dirty slices. The
  * caller holds the lock. */
@@ -60,11 +61,12 @@ void segment_return_slices(struct segment *segment, unsigned start, unsigned cou
 /* Moves a segment with dirty slices to the end of the list by age, as if its oldest dirty slice had
  * become dirty at `now`. The caller holds the lock. */
 void segment_dirty_since(struct segment *segment, uint64_t now);
-/* Unmaps empty segments that have no dirty slices, until one empty segment is left. While a dump
- * reads segments, unmaps none. */
+/* Unmaps empty segments that have no dirty slices, until one empty segment is left. Unmaps none
+ * while another thread holds the unmap lock, for example for a dump: a later call unmaps them. */
 void segment_release_empty(void);
 /* Called after slices came back to the freelist; the caller holds the lock. Releases the lock, and
- * gives memory back to the kernel if the freelist is full or the time has come. */
+ * gives memory back to the kernel if the freelist exceeds its bound or the time has come, but not
+ * while segment_purge_later forbids it. */
 void segment_unlock_and_purge(void);
 /* Forgets a part of the demand; called once in each quarter of the decay time. With `all`, forgets
  * the whole demand; may be called at any time. */
@@ -75,7 +77,7 @@ void segment_each_of_map(uint64_t from, bool (*visit)(struct segment *, bool, vo
                          void *context);
 
 /* Makes sure that the table of segments has a leaf for this segment, so that segment_map_set can
- * set a bit. False: no memory for the leaf, or the address is outside the table. Takes no lock. */
+ * set a flag. False: no memory for the leaf, or the address is outside the table. Takes no lock. */
 bool segment_map_reserve(const void *segment);
 /* Prepares a new mapping: calls segment_map_reserve, and asks the kernel for huge pages or for
  * none, as MEMCTX_THP says. False: segment_map_reserve failed, and the mapping has been unmapped.
@@ -83,29 +85,33 @@ bool segment_map_reserve(const void *segment);
 bool segment_claim_memory(void *start, size_t bytes);
 /* Maps memory that is aligned to a segment, and calls segment_claim_memory. NULL: out of memory. */
 void *segment_map_memory(size_t bytes);
+/* Sets or clears a flag of a segment, after segment_map_reserve. Both are releases: a dump, which
+ * loads the flag with acquire, then finds the segment's header whole. */
 void segment_map_set(enum segment_map map, const void *segment, bool set);
 /* Gives cached mappings back to the kernel: all, or those that waited longer than the decay time.
  * Returns the bytes given back. */
 size_t segment_huge_purge(bool all);
 /* Returns the bound for one of the two parts of the freelist: the bytes of empty slices, or of
  * mappings in segment_huge_cache. `others` are the bytes in the other part. *plain becomes the
- * bound that the options give. The result exceeds *plain by the bytes that the program took again
- * shortly after they had gone to the kernel (demand.again in demand.c). But the freelist and the
- * bytes in use together may exceed the peak of the bytes in use by at most a sixteenth. Where no
- * control thread purges, the result is *plain, because no thread would give back memory that the
- * program does not take again. */
+ * bound without what the library has learnt: MEMCTX_FREELIST_KIB, or 5 % of the bytes in use if
+ * that is more. The result exceeds *plain by the bytes that the program took again shortly after
+ * they had gone to the kernel (demand.again in demand.c). But the excess has a limit: the freelist
+ * and the bytes in use together may exceed the peak of the bytes in use by at most a sixteenth.
+ * Where no control thread purges, the result is *plain, because no thread would give back memory
+ * that the program does not take again. */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 /* Notes in the header of a freed page that it holds no page any more. */
 void segment_forget_page(struct page *page);
-/* Puts the slices of such a page into the freelist. The caller holds the lock. */
+/* Puts the slices of a page into the freelist, after segment_forget_page. The caller holds the
+ * lock. */
 void segment_return_span(struct page *page);
 /* Looks at all span caches (see struct span_cache), takes places away, and puts the spans of these
  * places into the freelist. With `all`, takes all places away. The caller holds the lock. */
 void segment_span_caches_fade(bool all);
 /* Returns the slices of all spans in span caches. The caller holds the lock. */
 int64_t segment_span_caches_slices(void);
-/* Returns an upper bound of these slices: looks into a few caches, and takes the places of all
- * other caches as full. The caller holds the lock. */
+/* Returns an upper bound of the slices in span caches: looks into a few caches, and takes all
+ * places of the other caches as full. The caller holds the lock. */
 int64_t segment_span_caches_most(void);
 /* Counts the room of all caches anew, in a forked child whose count may be inconsistent. */
 void segment_span_caches_recount(void);
@@ -115,8 +121,8 @@ void segment_note_early(int64_t bytes);
 /* Called after the program took bytes, when used_bytes already counts them. `fresh`: how many of
  * these bytes came from the kernel, not from the freelist. The caller holds the lock. */
 void segment_note_taken(int64_t fresh);
-/* Unmaps the huge chunks in the `deferred` list. If another thread holds the unmap lock, leaves the
- * chunks to that thread: each thread calls this function after it releases the unmap lock. */
+/* Unmaps the mappings in the `deferred` list. If another thread holds the unmap lock, leaves them
+ * to that thread: each thread calls this function after it releases the unmap lock. */
 void segment_unmap_deferred(void);
 
 #endif

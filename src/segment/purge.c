@@ -19,8 +19,8 @@
 
 int64_t segment_returned START_PAGE;
 
-/* Returns by how many bytes the dirty slices exceed the freelist's bound; negative: they are below
- * it. The caller holds the lock. */
+/* Returns by how many bytes the dirty slices, and the span caches up to half of the plain bound,
+ * exceed the freelist's bound; negative: they are below it. The caller holds the lock. */
 static int64_t slices_excess(void) {
     int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
     int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES);
@@ -35,6 +35,7 @@ void segment_purge_later(void) {
         store_owner(&global.later_until_ns, os_now_ns() + SEGMENT_LATER_NS);
 }
 
+/* True while the time that segment_purge_later set is not over. */
 static bool is_for_later(void) {
     if (os_now_ns() < load_relaxed(&global.later_until_ns))
         return true;
@@ -63,13 +64,15 @@ static void take_all(struct segment *segment, const uint64_t *slices) {
     }
 }
 
+/* number of slices in a huge page of 2 MiB */
 #define HUGE_PAGE_SLICES (1U << (21 - SLICE_SHIFT))
 
 /* Finds, in a segment, the slices that can give their memory back to the kernel; false: there are
- * none. If the user wants huge pages (THP_ALWAYS), a huge page with dirty slices and nothing in use
- * goes back with all its slices, because its slices that were never used are resident, too. From
- * all other memory only the dirty slices go back, and not even these if `whole` is true: huge pages
- * in use then stay whole. */
+ * none. If the user wants huge pages (THP_ALWAYS), a huge page that has dirty slices and none in
+ * use goes back with all its slices, because the slices that were never used are resident, too. In
+ * an empty segment the first huge page counts as such, although its first slices hold headers. From
+ * all other memory only the dirty slices go back. With `whole`, these stay as well, so that huge
+ * pages in use stay whole. */
 static bool find_discardable(const struct segment *segment, bool whole, uint64_t found[4]) {
     const struct segment_state *state = &segment->state;
     uint64_t any = 0;
@@ -89,8 +92,8 @@ static bool find_discardable(const struct segment *segment, bool whole, uint64_t
 _Static_assert(HUGE_PAGE_SLICES == 2 * 64, "two words each");
 
 /* Chooses the segment whose dirty slices are oldest, if they are older than the decay time, or the
- * freelist is too large, or `all` is set. Takes the slices that can go back to the kernel, and
- * returns the segment. NULL: nothing has to go back. */
+ * freelist exceeds its bound, or `all` is set. Takes the slices that can go back to the kernel, and
+ * returns the segment and the slices. NULL: nothing has to go back. The caller holds the lock. */
 static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) {
     bool over = slices_excess() > 0, whole = options.thp == THP_ALWAYS && !all && !over;
     uint64_t decay_ns = (uint64_t)load_relaxed(&options.decay_ms) * 1000000U;
@@ -100,7 +103,8 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
     bool aged = oldest && now >= oldest->state.dirty_ns + decay_ns;
     if (!oldest || !(all || over || aged))
         return NULL;
-    /* With `all`, leaves slices that were freed long after the start, or it might never end. */
+    /* With `all`, a purge leaves the slices that were freed long after its start. Otherwise it
+     * might never end. */
     if (all && oldest->state.dirty_ns > now + PURGE_ALL_NS)
         return NULL;
     if (!all && !aged)
@@ -111,10 +115,10 @@ static struct segment *claim_dirty(uint64_t now, bool all, uint64_t claimed[4]) 
     return oldest;
 }
 
-/* The headers of 32 slices share an OS page. If all 32 slices are free or claimed, claims the free
- * slices, too, and returns them in `others`. No other thread then uses these headers, so their OS
- * page can go back to the kernel: a zeroed header is right for a free slice. The caller holds the
- * lock. */
+/* The headers of 32 slices share an OS page. If all 32 slices are free or in `claimed`, takes the
+ * free ones, too, and returns them in `others`. No other thread then uses these headers, so their
+ * OS page can go back to the kernel: a zeroed header is right for a free slice. The caller holds
+ * the lock. */
 static void claim_headers(struct segment *segment, const uint64_t *claimed, uint64_t others[4]) {
     for (unsigned i = 0; i < 4; i++)
         others[i] = 0;
@@ -129,6 +133,8 @@ static void claim_headers(struct segment *segment, const uint64_t *claimed, uint
     take_all(segment, others);
 }
 
+/* Gives the OS pages back whose headers all belong to slices of `claimed` or `others`, and frees
+ * the slices of `others` again. */
 static void discard_headers(struct segment *segment, const uint64_t *claimed,
                             const uint64_t *others) {
     uint64_t both[4];

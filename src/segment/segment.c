@@ -6,9 +6,11 @@
  * one of the free slices, and one of the free slices that are dirty (used, and not given back to
  * the kernel since). The map of dirty slices is the freelist. A request takes dirty slices if a
  * segment has a long enough run of them, else free slices. It prefers segments whose longest run is
- * short, and takes the lowest long enough run there. Neighbouring free slices are neighbouring
- * bits, so empty memory coalesces by itself. This file cannot serve spans beyond MAX_SPAN_SLICES
- * (huge.c does), and gives no slices back to the kernel (purge.c does).
+ * short, and takes the run with the lowest address there that is long enough.
+ * (segment_span_alloc_grouped takes free slices in groups instead.) Neighbouring free slices are
+ * neighbouring bits, so empty memory coalesces by itself. This file cannot serve spans beyond
+ * MAX_SPAN_SLICES (huge.c does). It unmaps segments that are empty and clean, but gives no dirty
+ * slices back to the kernel (purge.c does).
  */
 #include "segment/segment.h"
 #include "base/bits.h"
@@ -78,7 +80,8 @@ static void list_remove(enum segment_run of, struct segment *segment) {
         lists[of].used[list / 64] &= ~(1UL << list % 64);
 }
 
-/* Says that no run in the segment, which is in a list, is longer than `longest`. */
+/* Notes that no run in the segment is longer than `longest`, and moves the segment to the list for
+ * this length. The segment is in a list. */
 static void set_longest(enum segment_run of, struct segment *segment, unsigned longest) {
     if (list_of(segment->state.longest[of]) != list_of(longest)) {
         list_remove(of, segment);
@@ -144,12 +147,13 @@ void segment_clock_set(uint64_t now_ns) {
         store_owner(&segment_clock, tick);
 }
 
-/* Returns whether no slice of the segment is in use or dirty, so that the segment can be unmapped.
- */
+/* True if no slice of the segment is in use or dirty, so that the segment can be unmapped. */
 static bool is_clean(const struct segment *segment) {
     return segment_is_empty(segment) && !segment->state.dirty_count;
 }
 
+/* Maps a new segment with all slices free and clean. NULL: out of memory. The caller holds the
+ * lock. */
 static struct segment *segment_create(void) {
     struct segment *segment = segment_map_memory(SEGMENT_BYTES);
     if (!segment)
@@ -222,6 +226,8 @@ void segment_return_slices(struct segment *segment, unsigned start, unsigned cou
     add_owner(&global.used_bytes, -(int64_t)(count * SLICE_BYTES));
 }
 
+/* Makes the slices [from, slices) part of the page: their headers lead back to the page's
+ * header. */
 static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     for (uint32_t i = from; i < slices; i++) {
         page[i].back = (uint8_t)i;
@@ -262,8 +268,8 @@ static struct segment *find_group_in(unsigned list, uint32_t group, unsigned *lo
 }
 
 /* Finds a group of `group` free slices in one of GROUP_SEARCH_MAX segments, and sets *start to the
- * first slice. If no group is free and at least half of all slices are in use, makes a new
- * segment. NULL: no group. */
+ * first slice. If no group is free and at least half of all slices are in use, makes a new segment.
+ * NULL: no group. The caller holds the lock. */
 static struct segment *find_group(uint32_t group, unsigned *start) {
     unsigned looked = 0;
     struct segment *segment;
@@ -279,7 +285,7 @@ static struct segment *find_group(uint32_t group, unsigned *start) {
             return segment;
     if (global.free_slices * 2 > global.segments * SEGMENT_SLICES)
         return NULL;
-    *start = group;
+    *start = group; /* slice 0, and so the first group, holds headers */
     return segment_create();
 }
 
@@ -372,7 +378,7 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
 
 void segment_release_empty(void) {
     bool any = true;
-    /* If another thread is unmapping segments in this function, this thread stops: the other thread
+    /* If another thread is unmapping segments in this function, this thread stops. The other thread
      * looks for clean segments once more before it returns. */
     while (any && load_relaxed(&global.clean_segments) &&
            load_relaxed(&global.empty_segments) > 1) {
@@ -439,7 +445,7 @@ static bool forget_free(struct segment *segment, bool huge, void *context) {
 }
 
 /* Gives up all free slices and cached mappings in a forked child, because their maps and lists may
- * be inconsistent. These slices are never used again. */
+ * be inconsistent. Their memory is never used again. */
 static void give_up_free(void) {
     segment_each_of_map(0, forget_free, NULL);
     __builtin_memset(lists, 0, sizeof lists);

@@ -60,8 +60,8 @@ enum page_flag {
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
     PAGE_CHAINED = 64,  /* the blocks contain list nodes, see region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */
-    /* a huge chunk whose mapping had, and may still have, a spare end: memory behind mapped_bytes
-     * that the freelist keeps until the chunk grows */
+    /* A huge chunk whose mapping had, and may still have, a spare end: memory behind mapped_bytes
+     * that waits in the freelist, and that the chunk takes first when it grows. */
     PAGE_SPARE = 128,
 };
 
@@ -197,7 +197,8 @@ _Static_assert(sizeof(struct segment) == HEADER_SLICES * SLICE_BYTES, "headers f
  * part of the table for 128 GiB. The near leaf covers the 128 GiB around the first segment, where
  * the kernel puts nearly all mappings. The root points to the leaves of all other ranges; these
  * leaves are made when needed and never freed. The byte of a segment is set before the segment's
- * first chunk is handed out. The number of a segment is its address >> SEGMENT_SHIFT. */
+ * first chunk is handed out, and cleared before the segment is unmapped. The number of a segment is
+ * its address >> SEGMENT_SHIFT. */
 /* The flags of a byte: a segment of slices starts at the byte's address (SEGMENT_SLICED), or a huge
  * chunk's mapping does (SEGMENT_HUGE). */
 enum segment_map { SEGMENT_SLICED = 1, SEGMENT_HUGE = 2 };
@@ -253,32 +254,33 @@ INLINE struct page *segment_page_of(const void *pointer) {
  * there. */
 struct page *segment_huge_of(const void *pointer);
 
-/* Makes a page of `slices` slices. The fields of the page's header are zero, except slices, fresh
- * and born. NULL: out of memory. */
+/* Makes a page of `slices` slices, from dirty slices if there are enough in a row. The fields of
+ * the page's header are zero, except slices, fresh and born. NULL: out of memory. */
 struct page *segment_span_alloc(uint32_t slices);
-/* Like segment_span_alloc, but for one of many pages of one kind. Such pages fill groups of `group`
- * slices (a power of two, at most 64) one after the other. So the few pages that stay in use later
- * are not spread over all segments. *next is the address of the header behind the last such page
- * (0: there is no page yet); the function updates *next. The segment of *next may have been
- * unmapped. */
+/* Like segment_span_alloc, but for one of many pages of one kind. If no dirty slices fit, such
+ * pages fill groups of `group` slices (a power of two from 2 to 64) one after the other. So the few
+ * pages that stay in use later are not spread over all segments. *next is the address of the header
+ * behind the last such page (0: there is no page yet); the function updates *next. The segment of
+ * *next may have been unmapped. */
 struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr_t *next);
 /* Gives the slices of a page to the freelist, and may give memory back to the kernel. */
 void segment_span_free(struct page *page);
-/* Freed spans that the user of a heap keeps (span_cache.c). The next pages and large chunks of
- * these lengths take them without a lock. A cache has places for each length, at first none. At one
- * in 16 frees of a span that finds no place, the cache tries to get places for the length: two,
- * then four, then eight. It gets them if it lacked a span of that length since it last tried, if a
- * control thread purges the freelist, and if the freelist's bound has room for the places of all
- * caches. segment_purge looks at the caches once in a quarter of the decay time, or later if it is
- * not called. It takes away the places of each length that was not taken since the last look, and
- * further places if all places exceed half of the freelist's bound. */
+/* Freed spans that the user of a heap keeps (span_cache.c): the owner, or the thread that holds the
+ * heap's lock. The next pages and large chunks of these lengths take the spans without the
+ * segments' lock. A cache has places for each length, at first none. At one in 16 frees of a span
+ * that finds no place, the cache tries to get places for the length: two, then four, then eight. It
+ * gets them if it lacked a span of that length since it last tried, if a control thread purges the
+ * freelist, and if the freelist's bound has room for the places of all caches. segment_purge looks
+ * at the caches once in a quarter of the decay time, or later if it is not called. It takes away
+ * the places of each length that was not taken since the last look, and further places if all
+ * places exceed half of the freelist's bound. */
 #define SPAN_CACHE_SLICES 8U /* a longer span is not kept */
 #define SPAN_CACHE_EACH 8U   /* the most spans of each length */
 #define SPAN_CACHE_SPANS (SPAN_CACHE_SLICES * SPAN_CACHE_EACH)
 struct span_cache {
-    /* atomic: the spans of i / SPAN_CACHE_EACH + 1 slices; NULL: the place is empty. Only the
-     * heap's user fills a place, but any thread may empty it. The places of a length are filled
-     * from the first one on and emptied from the last one on. */
+    /* Atomic. Place i is for a span of i / SPAN_CACHE_EACH + 1 slices; NULL: the place is empty.
+     * Only the heap's user fills a place, but any thread may empty it. The places of a length are
+     * filled from the first one on and emptied from the last one on. */
     struct page *spans[SPAN_CACHE_SPANS] __attribute__((aligned(CACHE_LINE)));
     struct span_cache *next; /* in segment_global.span_caches */
     /* atomic: the number of places for each length; the first one: 1 slice */
@@ -298,9 +300,11 @@ struct page *segment_span_alloc_by(struct span_cache *cache, uint32_t slices, ui
                                    uintptr_t *next);
 /* Like segment_span_free, but puts the span into the cache if there is room. */
 void segment_span_free_by(struct span_cache *cache, struct page *page);
-/* Closes the cache of a heap whose thread ends. */
+/* Closes the cache of a heap whose thread ends: takes all places away, and gives their spans to the
+ * freelist. */
 void segment_span_cache_end(struct span_cache *cache);
-/* Grows a span to `slices` slices, by the slices behind it. False: these slices are not free. */
+/* Grows a span to `slices` slices, by the slices behind it. False: these slices are not free, the
+ * segment ends there, or `slices` exceeds MAX_SPAN_SLICES; nothing changed. */
 bool segment_span_extend(struct page *page, uint32_t slices);
 /* Shortens a span to its first `slices` slices. The other slices go to the freelist. */
 void segment_span_shrink(struct page *page, uint32_t slices);
@@ -310,8 +314,8 @@ INLINE char *segment_span_start(const struct page *page) {
     return (char *)(base + (((uintptr_t)page - base) / sizeof *page << SLICE_SHIFT));
 }
 
-/* Allocates a huge chunk, and returns its header; header->chunk is the aligned chunk. NULL: out of
- * memory. */
+/* Allocates a huge chunk, and returns its header; header->chunk is the aligned chunk. The caller
+ * sets requested_bytes and context. NULL: out of memory. */
 struct page *segment_huge_alloc(size_t bytes, size_t alignment);
 /* Frees a huge chunk. The mapping waits in the freelist or goes back to the kernel. */
 void segment_huge_free(struct page *header);
@@ -319,13 +323,16 @@ void segment_huge_free(struct page *header);
  * move. NULL: the resize failed, and the old chunk is unchanged. */
 struct page *segment_huge_resize(struct page *header, size_t bytes);
 /* Shrinks a huge chunk where it is, and leaves the end of its mapping in the freelist, as a spare
- * end (PAGE_SPARE). False: the freelist has no room, and nothing has changed. */
+ * end (PAGE_SPARE). False: nothing has changed, because the freelist has no room, MEMCTX_DECAY_MS
+ * is 0, or the chunk has an alignment above an OS page. */
 bool segment_huge_shrink_to_spare(struct page *header, size_t bytes);
-/* True while there are so few huge chunks that a small one may be among them: the kernel allows a
- * process some 65 000 mappings. */
+/* True while there are fewer than FEW_CHUNKS (huge.c) huge chunks. Then a huge chunk may keep its
+ * mapping after it has shrunk. With more chunks this is too dear, because the kernel allows a
+ * process only some 65 000 mappings. */
 bool segment_huge_are_few(void);
 /* Allocates a huge chunk without taking a lock, for a signal handler that interrupted a thread
- * which holds a lock. The chunk is not accounted until segment_emergency_booked() is called. */
+ * which holds a lock. The chunk is not accounted until segment_emergency_booked() is called. NULL:
+ * out of memory, or `alignment` exceeds SEGMENT_BYTES. */
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context);
 /* segment_emergency_take returns all emergency chunks that are not accounted, as a list linked by
  * `next`. The caller must be allowed to take locks. For each chunk the caller first charges the
@@ -339,8 +346,9 @@ INLINE size_t segment_huge_capacity(const struct page *header) {
 }
 
 /* A coarse monotonic clock that gives the age of pages, in ticks of 2^24 ns (17 ms). The clock
- * shows the time at which the control thread, or another thread that needed the time, last read the
- * system's clock. So segment_clock may be a second late. */
+ * shows the time at which the control thread, or a thread that purged the freelist, last read the
+ * system's clock. So segment_clock may be a second late, and in a process without a control thread
+ * it moves only at purges. */
 #define SEGMENT_TICK_SHIFT 24
 INTERNAL uint32_t segment_clock; /* atomic */
 /* Moves segment_clock forward to `now_ns` (from os_now_ns), never back. */
@@ -348,16 +356,16 @@ void segment_clock_set(uint64_t now_ns);
 
 /* Gives empty memory back to the kernel: memory that has been empty for longer than the decay time,
  * and memory beyond the freelist's bound; with `all`, all empty memory. Returns the bytes given
- * back. */
+ * back. The caller holds no lock of this layer. */
 size_t segment_purge(bool all);
 /* Calls segment_purge(false) if the time for the next purge has come. Reads the clock only in one
  * of PURGE_CHECK_EVERY calls (purge.c). */
 void segment_purge_when_due(void);
-/* Called by a thread that frees many MiB at once (region/reset.c), so that the thread need not wait
- * for the kernel. During the next SEGMENT_LATER_NS, frees of pages give no memory beyond the
- * freelist's bound to the kernel. The control thread gives that memory back at its next call of
- * segment_purge; until then the memory may be used again. If no control thread purges
- * (segment_purger), this function does nothing. */
+/* segment_purge_later is called by a thread that frees many MiB at once (region/reset.c), so that
+ * the thread need not wait for the kernel. During the next SEGMENT_LATER_NS, frees of pages give no
+ * memory to the kernel, not even beyond the freelist's bound. The control thread gives the memory
+ * beyond the bound back at its next call of segment_purge; until then the memory may be used again.
+ * If no control thread purges (segment_purger), the function does nothing. */
 #define SEGMENT_LATER_NS 1200000000ULL
 /* atomic: id of the process whose control thread purges; 0: none */
 INTERNAL uint32_t segment_purger;
@@ -375,8 +383,8 @@ INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel sin
 /* Returns the bytes in pages, huge chunks and span caches, by a relaxed read. */
 int64_t segment_used_bytes(void);
 
-/* Calls `visit` for every segment; `huge`: the segment is a huge chunk. No segment is unmapped
- * meanwhile. */
+/* Calls `visit` for every segment; `huge`: the segment is a huge chunk. Holds the unmap lock, so no
+ * segment is unmapped meanwhile. */
 void segment_each(void (*visit)(struct segment *segment, bool huge, void *context), void *context);
 /* Like segment_each, but starts at `place` and stops when `visit` returns false, so that a long
  * report can be cut into parts. The place of a segment is its address, with SEGMENT_FAR set if the

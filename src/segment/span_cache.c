@@ -7,15 +7,15 @@
  * of more than SPAN_CACHE_SLICES slices, or serve a request from a longer span.
  *
  * Any thread may take a span out of a slot, by an atomic exchange, and then owns the span. Only the
- * heap's user puts spans into empty slots. While a span waits, its slices count as used in the maps
- * of its segment, and its header says PAGE_NONE.
+ * heap's user, its owner or the thread that holds its lock, puts spans into empty slots. While a
+ * span waits, its slices count as used in the maps of its segment, and its header says PAGE_NONE.
  */
 #include "base/options.h"
 #include "segment/internal.h"
 
 #define global segment_global
-/* The cache tries to get more places for a length at one of this many frees without a place, if it
- * also lacked a span of that length since it last tried. */
+/* At one in this many frees that find no place for a length, the cache tries to get more places, if
+ * it also lacked a span of that length since it last tried. */
 #define GROW_EVERY 16U
 #define FIRST_PLACES 2U /* the places that the cache first gets for a length */
 /* The places of all caches may have 1/SHARE of the freelist's bound. A cache gets places for a
@@ -32,7 +32,8 @@ static struct page **slots_of(struct span_cache *cache, uint32_t slices) {
     return cache->spans + (slices - 1UL) * SPAN_CACHE_EACH;
 }
 
-/* Returns whether all places may have `slices` slices, if they may have 1/share of the bound. */
+/* True if `slices` slices take at most 1/share of the freelist's bound, without the part of the
+ * bound that the library has learnt. */
 static bool fits(int64_t slices, int64_t share) {
     int64_t plain;
     segment_freelist_bound(0, &plain);
@@ -157,7 +158,8 @@ void segment_span_caches_recount(void) {
         global.span_caches_room += room_of(cache);
 }
 
-/* Puts a span behind the other spans of its length; false: there is no place. */
+/* Puts a span behind the other spans of its length. False: there is no place, or no control thread
+ * would take the span away again. */
 static bool put(struct span_cache *cache, struct page *page) {
     uint32_t slices = page->slices, end = cache->filled[slices - 1];
     uint32_t places = load_relaxed(&cache->places[slices - 1]);
@@ -172,7 +174,8 @@ static bool put(struct span_cache *cache, struct page *page) {
             return false;
     }
     segment_forget_page(page);
-    /* before the place is filled, so that a thread that empties the cache does not overlook it */
+    /* `filled` grows before the place is filled, so that a thread that empties the cache does not
+     * overlook the span */
     store_owner(&cache->filled[slices - 1], (uint8_t)(end + 1));
     store_release(&slots[end], page);
     return true;
@@ -192,7 +195,7 @@ void segment_span_free_by(struct span_cache *cache, struct page *page) {
     }
 }
 
-/* Takes the last span of a length out of the cache; NULL: it has none. */
+/* Takes the span of this length that was put last out of the cache; NULL: the cache has none. */
 static struct page *take(struct span_cache *cache, uint32_t slices) {
     struct page **slots = slots_of(cache, slices), *page = NULL;
     uint32_t end = cache->filled[slices - 1];

@@ -2,9 +2,10 @@
 /*
  * The table of segments: which parts of the address space are segments of the library.
  *
- * For: every free, to know a pointer of the library before any of its memory is read; and dumps,
- * which visit all segments. Also maps the memory for segments and huge chunks, because a segment
- * needs a place in the table. Cannot do: make or unmap segments; segment.c and huge.c do.
+ * For: every free, which has to recognise a pointer of the library before it reads any memory
+ * there; and dumps, which visit all segments. Also maps the memory for segments and huge chunks,
+ * because a segment needs a place in the table. Cannot do: make or unmap segments; segment.c and
+ * huge.c do.
  */
 #include "base/options.h"
 #include "segment/internal.h"
@@ -15,8 +16,8 @@ struct segment_leaf *segment_root[1U << SEGMENT_ROOT_BITS];
 struct segment_leaf segment_near;
 uintptr_t segment_near_first FORK_PAGE;
 
-/* Number of segments in the near leaf from the first segment upwards. The number is small, because
- * the kernel places new mappings below older ones. */
+/* Number of segments that the near leaf covers from the first segment upwards. The number is small,
+ * because the kernel places new mappings below older ones. */
 #define NEAR_ABOVE (SEGMENT_LEAF_COUNT / 8)
 
 bool segment_map_test_far(enum segment_map map, uintptr_t number) {
