@@ -32,7 +32,8 @@
  *
  * Misuse ends the program with a line on standard error that names the function and the context.
  * Misuse is: to use a deleted context, or a context of another thread; to delete or give the
- * current context of the thread; to free a chunk twice.
+ * current context of the thread; to make a context the parent of itself or of its ancestor; to free
+ * a chunk twice.
  *
  * Versions: a program and a library of different versions work together. Each function passes the
  * size of the structs that the program was compiled with. New fields are only added at the end of a
@@ -118,12 +119,12 @@ enum memctx_flag {
     /* The library zeroes memory when a chunk is freed and when the context is reset. For keys and
      * passwords. */
     MEMCTX_ZERO_FREED = 1,
-    /* For chunks of up to 1016 KiB: the size of the chunk is rounded up to a multiple of 16, and an
-     * inaccessible page follows the chunk. A freed chunk is inaccessible itself until 4096 other
-     * such chunks were freed. An access to inaccessible memory ends the program, with a message
-     * that shows the call paths of the allocation, of the free and of the access. Costs some
-     * microseconds and an OS page per chunk. A process has at most 16000 such chunks, including
-     * freed chunks that are still inaccessible; further chunks have no guard. */
+    /* For chunks of up to 1016 KiB: the size of the chunk is rounded up to a multiple of 16, and
+     * two inaccessible OS pages follow the chunk. A freed chunk is inaccessible itself until 4096
+     * other such chunks were freed. An access to inaccessible memory ends the program, with a
+     * message that shows the call paths of the allocation, of the free and of the access. Costs
+     * some microseconds and an OS page per chunk. A process has at most 16000 such chunks,
+     * including freed chunks that are still inaccessible; further chunks have no guard. */
     MEMCTX_GUARDED = 2,
     /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold many pages. */
     MEMCTX_LARGE_PAGES = 4
@@ -143,10 +144,13 @@ struct memctx_options {
 struct memctx_stats {
     uint64_t requested_bytes; /* bytes that the program requested for the live chunks */
     uint64_t chunks;          /* number of live chunks */
-    /* The highest value of requested_bytes so far. Frees by other threads are subtracted late, so
-     * the figure may be too high if other threads free chunks of the context. */
+    /* The highest value of requested_bytes so far, also in a deleted context whose line this one
+     * took over. Frees by other threads are subtracted late, so the figure may be too high if other
+     * threads free chunks of the context. */
     uint64_t peak_bytes;
-    uint64_t allocs, frees;  /* since the context was created */
+    /* Since the context was created. If it took over the line of a deleted context (memctx_create),
+     * the counts go on from those of the deleted context. */
+    uint64_t allocs, frees;
     uint64_t reserved_bytes; /* bytes of the context's pages and large chunks */
     uint64_t free_bytes;     /* reserved_bytes less requested_bytes: free blocks and rounding */
     uint32_t pages;
@@ -213,8 +217,8 @@ static inline void memctx_reset(memctx_t context) {
     if (context && memctx_do_reset)
         memctx_do_reset(context);
 }
-/* Resets every context below `context`. `context` itself is not reset, and no context is
- * deleted. */
+/* Runs the callbacks and frees every chunk of each context below `context`. `context` itself is not
+ * reset, and no context is deleted. */
 static inline void memctx_reset_children(memctx_t context) {
     if (context && memctx_do_reset_children)
         memctx_do_reset_children(context);
@@ -311,7 +315,9 @@ static inline memctx_t memctx_parent(memctx_t context) {
     return context && memctx_do_parent ? memctx_do_parent(context) : NULL;
 }
 /* From now on the context is deleted with `parent`, which may be NULL and must not be the context
- * itself or a context below it. Dumps still show the context below its first parent. */
+ * itself or a context below it. Dumps still show the context below its first parent. Does nothing
+ * if memory is short, which can happen only in a program with more than a thousand contexts of one
+ * name. */
 static inline void memctx_set_parent(memctx_t context, memctx_t parent) {
     if (context && memctx_do_set_parent)
         memctx_do_set_parent(context, parent);
@@ -326,7 +332,8 @@ static inline const char *memctx_identifier(memctx_t context) {
     return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
 }
 /* Sets a text that dumps show after the name, such as a query's text, so that contexts of one name
- * can be told apart. The library copies the first 31 bytes. NULL: none. */
+ * can be told apart. The library copies the first 31 bytes. NULL: none. Does nothing if memory is
+ * short, which can happen only in a program with more than a thousand contexts of one name. */
 static inline void memctx_set_identifier(memctx_t context, const char *identifier) {
     if (context && memctx_do_identify)
         memctx_do_identify(context, identifier);
@@ -352,12 +359,14 @@ static inline int memctx_set_limit(memctx_t context, const struct memctx_limit *
 
 /* --- looking ----------------------------------------------------------------------------- */
 
-/* Returns 1 when the context has no live chunk, else 0. Children do not count. 1 for NULL. */
+/* Returns 1 when the context has no live chunk, else 0. Children do not count. Returns 1 for NULL
+ * and without the library. */
 static inline int memctx_is_empty(memctx_t context) {
     return context && memctx_do_is_empty ? memctx_do_is_empty(context) : 1;
 }
 /* Fills in the figures of the context. All fields are 0 without the library and for NULL; a field
- * that the running library does not know is 0. */
+ * that the running library does not know is 0. All fields are also 0 if memory is short, which can
+ * happen only in a program with more than a thousand contexts of one name. */
 MEMCTX_NONNULL(2)
 static inline void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {
     memset(stats, 0, sizeof *stats);

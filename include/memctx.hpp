@@ -20,7 +20,8 @@
 namespace memctx {
 
 /* Owns a context: the destructor deletes it, with every object in it. Objects that the context
- * holds must not be used or destroyed afterwards. */
+ * holds must not be used or destroyed afterwards. A reset or delete of `parent` deletes the
+ * context, too, so this object must be destroyed first. */
 class context {
   public:
     explicit context(const char *name, enum memctx_policy policy = MEMCTX_ASET,

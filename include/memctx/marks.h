@@ -21,6 +21,7 @@
 #define MEMCTX_MARKS_SYNTAX                                                                        \
     "off, TIME or TIME,COUNT: a time from 100ms to 30d (ms, s, m, h or d), a count from 1 to 32"
 
+/* Reads a number into *value. Returns the text behind the number. */
 static inline const char *memctx_marks_digits(const char *text, int64_t *value) {
     const char *at = text;
     for (*value = 0; *at >= '0' && *at <= '9' && *value < MEMCTX_MARKS_MS_MAX; at++)

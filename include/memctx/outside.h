@@ -237,7 +237,8 @@
     X(rule_list, count)                                                                            \
     X(policy_rule, text)
 
-/* Structs that stand in tables, so that the reader needs their sizes. */
+/* Structs that the reader copies. It needs the size of a struct to step through a table of such
+ * structs, and to check that each field of OUTSIDE_FIELDS lies inside its struct. */
 #define OUTSIDE_STRUCTS(X)                                                                         \
     X(heap_global)                                                                                 \
     X(heap)                                                                                        \

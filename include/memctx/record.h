@@ -4,12 +4,13 @@
  * reads.
  *
  * The file has four kinds of parts, and a fifth one if the command added names. The head names the
- * process, and is written once. The end is written when the program ends by itself. Two directories
- * take turns: each lists the watched contexts with all of their callers, and the modules. The ring
- * holds moments: the totals, and the figures of the watched contexts. A moment refers to contexts
- * by their ids, which the newest directory explains. Each part is a struct record_block and its
- * body, with a checksum over both. If the writer is killed while it writes a block, the checksum of
- * that block is wrong; all other blocks stay valid.
+ * process, and is written once. The end is written when the program ends by itself, or when the
+ * recording ends before the program (enum record_ending). Two directories take turns: each lists
+ * the watched contexts with all of their callers, and the modules. The ring holds moments: the
+ * totals, and the figures of the watched contexts. A moment refers to contexts by their ids, which
+ * the newest directory explains. Each part is a struct record_block and its body, with a checksum
+ * over both. If the writer is killed while it writes a block, the checksum of that block is wrong;
+ * all other blocks stay valid.
  *
  * Integers are little-endian in their natural alignment, and structs are stored as they are in
  * memory. docs/record.md has the sizes and the reasons.
@@ -104,12 +105,14 @@ struct record_piece {
 
 struct record_since {
     uint32_t id;
-    uint32_t since; /* sequence number of a moment; 0: all moments */
+    /* In moments before this sequence number, the id may stand for another path; 0: in all moments.
+     */
+    uint32_t since;
 };
 
 enum record_reason {
-    RECORD_TIMER = 1, /* 10 s have passed */
-    RECORD_GREW = 2,  /* the bytes in pages and large chunks grew by 5 % */
+    RECORD_TIMER = 1, /* 10 s have passed, or longer if moments take much processor time */
+    RECORD_GREW = 2,  /* the bytes in pages and large chunks exceed their recent maximum by 5 % */
 };
 
 struct record_moment {
@@ -142,6 +145,8 @@ struct record_moment {
 #define RECORD_FREED 1U
 #define RECORD_PEAK 2U
 
+/* Returns the checksum of the bytes, continued from `sum`; the first part continues from
+ * RECORD_SUM_SEED. If another part follows, `length` must be a multiple of 8. */
 static inline uint64_t record_sum(const void *bytes, size_t length, uint64_t sum) {
     const unsigned char *at = (const unsigned char *)bytes;
     uint64_t word;

@@ -14,11 +14,11 @@
  * leaves nothing behind.
  * Limits: a request body has at most WIRE_REQUEST_MAX bytes. The server closes the connection of a
  * client whose request is too long, unknown, or of the wrong size. The server also closes a
- * connection when the client leaves a frame incomplete or an answer unread for WIRE_DEADLINE_MS.
- * When WIRE_CLIENTS_MAX clients are connected and another one waits, the server disconnects a
- * client that sent no first request within 0.1 s, or no further request within WIRE_DEADLINE_MS of
- * an answer, or has been reading an answer for 10 s. Clients that never sent a request go first. A
- * client that lost its connection may connect again and ask for the next piece.
+ * connection when the client leaves a frame incomplete or an answer unread for WIRE_DEADLINE_MS, or
+ * sends no request for 60 s. When WIRE_CLIENTS_MAX clients are connected and another one waits, the
+ * server disconnects a client that sent no first request within 0.1 s, or no further request within
+ * WIRE_DEADLINE_MS of an answer, or has been reading an answer for 10 s. Clients that never sent a
+ * request go first. A client that lost its connection may connect again and ask for the next piece.
  * Versions: WIRE_VERSION changes when a struct changes. Each end refuses frames of another version,
  * and reports that version.
  */
