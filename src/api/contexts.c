@@ -2,8 +2,8 @@
 /*
  * Named contexts of the program: the functions that memctx.h calls (memctx/weak.h).
  *
- * Each function enters the thread's heap, as malloc does. The program's callbacks run outside the
- * allocator, because they may allocate.
+ * A function that changes a context, or reads its figures, enters the thread's heap, as malloc
+ * does. The program's callbacks run outside the allocator, because they may allocate.
  */
 #include "api/fast.h"
 #include "context/tree.h"
@@ -11,8 +11,8 @@
 
 #include <errno.h>
 
-/* Enters the thread's own heap. Returns NULL in a signal handler that interrupted the allocator,
- * and when there is no memory for a heap of this thread. */
+/* Enters the thread's own heap. Returns NULL in three cases: this is a signal handler that
+ * interrupted the allocator; the thread is ending; there is no memory for a heap of this thread. */
 static struct heap *enter(void) {
     struct heap *heap = thread_enter();
     if (LIKELY(heap != NULL))
@@ -24,6 +24,7 @@ static struct heap *enter(void) {
     return NULL;
 }
 
+/* Like `enter`, but ends the program in the cases in which `enter` returns NULL. */
 static struct heap *must_enter(memctx_t context, const char *what) {
     struct heap *heap = enter();
     if (!heap)
@@ -46,7 +47,8 @@ static struct named *enter_mine(struct heap **heap, memctx_t context, const char
 /* Returns the context, which may belong to another thread; NULL for a member of a crowd. Ends the
  * program when the context was deleted. */
 static struct named *find(memctx_t context, const char *what) {
-    /* In this order, because the owner may let the member grow meanwhile. */
+    /* named_crowd_of is called first. If the owner lets the member grow between the two calls,
+     * named_find finds the context that the member has become. */
     if (named_crowd_of(context))
         return NULL;
     struct named *named = named_find(context);
@@ -144,6 +146,9 @@ static bool free_of_member(memctx_t context, const char *what, bool ends, bool a
     return may;
 }
 
+/* Frees all chunks of the context, and answers a reset that `memctx reset --named` asked for
+ * (named.wanted). A member of a crowd grows if only a grown context can answer. If there is no
+ * memory for the growth, only the member's chunk is freed. */
 static void free_all(memctx_t context, const char *what) {
     if (free_of_member(context, what, false, false))
         return;
@@ -202,6 +207,8 @@ static void check_mine(memctx_t context, const char *what) {
     thread_leave(heap);
 }
 
+/* Frees the chunks of a context without children, and ends the context. A member that should grow
+ * first, but gets no memory for it, ends without growing. */
 static void end(memctx_t context, const char *what) {
     struct heap *heap;
     if (free_of_member(context, what, true, false))
@@ -230,7 +237,8 @@ static void delete_below(memctx_t context, const char *what) {
     }
 }
 
-/* Deletes every context below `context`, and runs the callbacks of each of these contexts. */
+/* Prepares a reset or a delete of `context`: deletes every context below it, and runs the callbacks
+ * of all these contexts and of `context`. Repeats that while callbacks create children. */
 static void prepare(memctx_t context, const char *what) {
     check_mine(context, what);
     do {
@@ -296,6 +304,7 @@ EXPORT memctx_t memctx_do_current(void) {
     return current;
 }
 
+/* Allocates in a context with the policy simple. */
 NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size_t size,
                                       enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
@@ -304,11 +313,13 @@ NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size
                  : allocate_page_used_up(heap, view, size, how, frame);
 }
 
-/* Allocates in a plain context of this thread. Each case that this function does not serve itself
- * ends in a tail call, so that the common cases save no callee-saved register. */
+/* Allocates in a context of this thread that is no member of a crowd. Each case that this function
+ * does not serve itself ends in a tail call, so that the common cases save no callee-saved
+ * register. */
 INLINE void *allocate_by_policy(struct heap *heap, const struct named *named, size_t size,
                                 enum allocate_how how, uintptr_t frame) {
     struct view *view = named->view;
+    /* Generation and bump: the chunk comes directly behind the last one. */
     if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
         UNLIKELY(view->bins->recipe & RECIPE_SERIAL)) {
         bool fresh = false;
@@ -325,8 +336,9 @@ INLINE void *allocate_by_policy(struct heap *heap, const struct named *named, si
     return allocate_narrow(heap, view, size, how, frame);
 }
 
-/* Slow path of memctx_alloc: the handle is not a plain context of this thread. It may be a member
- * of a crowd, a former member, invalid, or another thread's. */
+/* Slow path of memctx_alloc and memctx_zalloc. Either the thread has not entered (`heap` is NULL),
+ * or the handle names no ordinary context of this thread. It then names a member of a crowd, a
+ * former member or another thread's context, or is invalid. */
 NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context, size_t size,
                                             enum allocate_how how, uintptr_t frame) {
     if (!heap && !(heap = enter()))
@@ -385,12 +397,15 @@ EXPORT memctx_t memctx_do_owner(const void *chunk) {
     return owner;
 }
 
+/* Calls `move`, which is named_give or named_take, for one context. A member of a crowd grows
+ * first, except when this thread takes a member that it owns already. Returns false if memory is
+ * short. */
 static bool move_one(memctx_t context, const char *what,
                      bool (*move)(struct heap *heap, struct named *named)) {
     struct heap *heap;
     struct named *named = find(context, what);
     if (move == named_give) {
-        if (named && named_is_nobodys(named)) /* an earlier memctx_give has given this one */
+        if (named && named_is_nobodys(named)) /* an earlier memctx_give has given this context */
             return true;
         named = enter_mine(&heap, context, what);
         if (!named)

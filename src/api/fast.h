@@ -9,9 +9,10 @@
  *   3. take_block_of_mixed_page, or take_block_of_own_page when the context has pages of its own,
  *      takes the block that was freed last off its page's list, writes the block's record and
  *      counts the chunk in the view.
- *   4. thread_leave.
- * free(chunk): thread_enter; the page's header from the pointer; free_block reads the record,
- * counts the free and puts the block on the list; thread_leave.
+ *   4. thread_leave marks the heap as not busy.
+ * free(chunk) calls thread_enter and computes the page's header from the pointer. Then free_block
+ * reads the block's record, counts the free and puts the block on the page's list. thread_leave
+ * ends the call.
  *
  * A step that cannot serve the request ends in a call of a function with the name of the case
  * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). All these calls are tail
@@ -49,9 +50,10 @@ enum allocate_how {
 
 /* --- where the common malloc cannot go on (malloc.c) ----------------------------------------- */
 
-/* The thread has not entered, because it has no heap, or because this is a signal handler that
- * interrupted the allocator. Also serves requests of more than SMALL_MAX bytes. Returns NULL with
- * errno set when memory is short. */
+/* The thread has not entered, because it has no heap, or because its heap is busy: a signal handler
+ * interrupted the allocator, or a fork handler runs during a fork. Also refuses requests of more
+ * than REGION_SIZE_MAX bytes. When memory is short, returns NULL with errno set, except for
+ * ALLOCATE_NEW. */
 void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame);
 /* The thread has not entered. Allocates more than NARROW_MAX bytes. */
 void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame);
@@ -67,11 +69,12 @@ void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size
  * bytes. */
 void *allocate_wide_block(struct heap *heap, struct view *view, size_t size, enum allocate_how how,
                           uintptr_t frame);
-/* The thread has entered, and the current page cannot serve the request. `view` is NULL when there
- * was no memory for a view. */
+/* The thread has entered, and the current page cannot serve the request. With MEMCTX_CHECK, also
+ * serves all requests whose path was looked up. `view` is NULL when there was no memory for a view.
+ */
 void *allocate_page_used_up(struct heap *heap, struct view *view, size_t size,
                             enum allocate_how how, uintptr_t frame);
-/* The thread has not entered. Allocates at an alignment above 16. */
+/* The thread has not entered. Allocates at an alignment above 16, which is a power of two. */
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
 /* The thread has entered, and `view` pays. Allocates any size. */
 void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
@@ -90,8 +93,9 @@ void *new_aligned(size_t size, size_t alignment);
 
 /* The thread has not entered. Frees the chunk, or notes it for a later free. */
 void free_not_entered(void *chunk);
-/* The thread has entered. Frees a chunk that is in no page of this heap, or is not in the 128 GiB
- * around the library's first segment (segment_is_near). */
+/* The thread has entered. Frees a chunk that is in a page of another heap, or for which
+ * segment_is_near is false: it is far from the library's first segment, has a mapping of its own,
+ * or belongs to another allocator. */
 void free_foreign(struct heap *heap, void *chunk);
 /* The thread has entered. Frees a chunk in a page of this heap, or reports the misuse. */
 void free_by_page_kind(struct heap *heap, struct page *page, void *chunk);
@@ -171,7 +175,7 @@ INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
     paths->last = next * (uint32_t)sizeof *trace;
     paths->found++;
     struct view *view = trace->view;
-    if (!view)
+    if (!view) /* never, so the compiler omits the callers' tests for NULL here */
         __builtin_unreachable();
     return view;
 }
@@ -381,6 +385,7 @@ INLINE void free_inline(void *chunk) {
         return;
     }
     page = segment_slice_of(chunk);
+    /* Only the header of a page's first slice has the heap; `heap` is NULL in the others. */
     if (UNLIKELY(page->heap != heap) && (page -= page->back)->heap != heap) {
         free_foreign(heap, chunk);
         return;

@@ -7,8 +7,9 @@
  * delete without a size. If the program defines the called function, the call goes to the program's
  * function. The calls in this file do the same, because a program may define only realloc, or only
  * operator new(size_t) and operator delete(void *). The Makefile gives this file two flags. With
- * one, each call goes to the function to which the loader bound the name. With the other, each call
- * is a jump, so that the call path starts at the caller of the function here.
+ * -fsemantic-interposition, each call goes to the function to which the loader bound the name. With
+ * -foptimize-sibling-calls, each call is a jump, so that the call path starts at the caller of the
+ * function here.
  */
 #include "api/fast.h"
 

@@ -2,7 +2,8 @@
 /*
  * free, and the cases that free_inline (api/fast.h) does not serve.
  *
- * Nothing here looks up a call path, so this file alone is built without frame pointers.
+ * Nothing here looks up a call path, so the Makefile builds this file without frame pointers,
+ * unlike most others.
  */
 #include "api/fast.h"
 
@@ -15,7 +16,7 @@ NOINLINE void free_not_entered(void *chunk) {
     struct heap *heap;
     if (!chunk)
         return;
-    int saved = errno; /* POSIX.1-2024: free keeps errno, but pthread_setspecific may change it */
+    int saved = errno; /* free keeps errno (POSIX.1-2024); pthread_setspecific may change it */
     enum thread_access access = thread_enter_any(&heap);
     if (access == THREAD_NONE) {
         if (segment_page_of(chunk) || segment_huge_of(chunk))

@@ -65,6 +65,8 @@ static void fork_prepare(void) {
 
 static void fork_done(bool child) {
     struct heap *heap = thread_heap_if_any();
+    /* False in a child if another thread was changing a table at the fork. Then the child's copy of
+     * the table may be half changed, so figures are lost. */
     bool whole = meta_fork_done(child);
     whole &= segment_fork_done(child);
     for (size_t i = FORK_LOCKS; i-- > 0;)
@@ -97,13 +99,15 @@ static void fork_child(void) {
     fork_done(true);
 }
 
-/* Returns the value, if the entry of the environment has this name and ends with "="; else NULL. */
+/* Returns the value of an entry of the environment if the entry has this name, else NULL. `name`
+ * ends with "=". */
 static char *value_of(char *entry, const char *name) {
     size_t length = strlen(name);
     return __builtin_strncmp(entry, name, length) ? NULL : entry + length;
 }
 
-/* Removes this library from the value of LD_PRELOAD, where it stands. False: nothing is left. */
+/* Removes this library from `list`, the value of LD_PRELOAD, by moving the other names forward.
+ * False: no name is left. */
 static bool leave_list(char *list) {
     char *rest = list, *begin = list;
     while (*list) {
@@ -242,15 +246,16 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     os_clock_init(rebind_in_libc("clock_gettime"));
     if (trusted)
         options_read(environ, &warnings);
-    /* code that rules match, found by the command */
+    /* ranges of code that rules match, as the command found them */
     const char *ranges = trusted ? getenv(WIRE_RANGES_VARIABLE) : NULL;
     policy_rules_init(trusted ? getenv("MEMCTX_RULES") : NULL, ranges, &warnings);
     print_warnings(&warnings);
     os_identity_init();
     os_libc_init(options.verify || has_cxx_library());
     unwind_rules_init();
-    unwind_rules_new_generation(); /* earlier traces have the default depth */
+    unwind_rules_new_generation(); /* earlier traces do not have options.depth */
     policy_rules_begin(ranges);
+    /* rebind_libc needs a process with one thread. */
     if (load_relaxed(&heap_global.threads_seen) <= 1)
         rebind_libc((uintptr_t)&malloc, malloc_is_passed_on());
     if (options.verbose)
@@ -262,6 +267,8 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
                                    "nothing; install libunwind8\n";
         os_print(&(struct text){.bytes = (char *)line, .length = sizeof line - 1});
     }
+    /* True in the process that `memctx run` started, false in the programs that this process
+     * starts. */
     bool at_once = run && text_to_number(run, &run_pid) && run_pid == os_process_id();
     if (!trusted || is_launcher(program_invocation_short_name) ||
         is_browser_helper(count, arguments))

@@ -23,10 +23,11 @@ struct request {
     size_t size, alignment; /* alignment 1: the alignment of every chunk, 16 bytes, is enough */
     bool zero;              /* all bytes of the chunk are to be zero */
     void *old;              /* the chunk to resize; NULL: allocate */
-    bool asked;             /* the function of a limit was called for this request */
+    bool asked;             /* the function of the exceeded limit was called already */
 };
 
-/* Stands for the context whose limit a request would exceed, if the limit is that of a rule. */
+/* Value of `limited` in the functions below: the request would exceed the limit of a placement
+ * rule, not that of a named context. */
 #define LIMIT_OF_RULE UINT32_MAX
 
 /* True if the request would exceed the limit of a named context or of a rule. If the limit is that
@@ -72,8 +73,9 @@ static void *serve(struct heap *heap, struct view *view, const struct request *r
     return region_alloc(heap, view, request->size, request->zero);
 }
 
-/* Allocates for a signal handler that interrupted this thread while the thread held a lock of this
- * library. The chunk is charged to [unwinding] when the thread next enters. */
+/* Allocates for a signal handler or a fork handler while its thread holds a lock of this library.
+ * The chunk comes straight from the kernel. The next call of thread_settle, in any thread, charges
+ * the chunk to [unwinding]. */
 static void *serve_emergency(const struct request *request) {
     size_t keep = request->old ? region_usable(request->old) : 0;
     if (request->old && !region_page_of(request->old)) { /* a chunk of another allocator */
@@ -159,6 +161,9 @@ NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_
                                      enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = NULL;
+    /* region_alloc, which serve_entered calls, writes the patterns of MEMCTX_CHECK, and
+     * serve_entered may start the control thread. In both cases the quicker functions are left out.
+     */
     bool may =
         LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check);
     if (may && ((chunk = region_alloc_serial(heap, view, size, &fresh)) ||
@@ -173,8 +178,8 @@ NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
-/* Takes a block of the view's current page that is in no list of recent blocks (heap.recent_room).
- */
+/* Takes a block of the view's current page. For mixed pages, the heap's lists of recently freed
+ * blocks (heap.recent_room) have no block of this size class. */
 static NOINLINE void *allocate_current_page(struct heap *heap, struct view *view, size_t size,
                                             enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
@@ -315,7 +320,7 @@ EXPORT void *realloc(void *old, size_t size) {
     if (!view)
         view = view_of_path(heap, frame, size);
     bool limits = UNLIKELY(limits_exist());
-    /* a context whose view has heap_no_bins may have a limit */
+    /* region_resize asks for no limit. If a context has a limit, its view has heap_no_bins. */
     bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins);
     if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
         return serve_entered(heap, THREAD_OWN, view, &request, frame);

@@ -6,10 +6,10 @@
  * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
  * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
  * same calls. The control thread ends before the call is made, so that the filter never applies to
- * that thread. This library makes no call itself. It passes each call on to the function that the
- * program would call without this library: libc's, or that of another preloaded library, which may
- * answer the call itself. A program may also tell the kernel (PR_SET_SYSCALL_USER_DISPATCH) that
- * only libc's code makes system calls.
+ * that thread. This file passes each call on to the function that the program would call without
+ * this library: libc's, or that of another preloaded library, which may answer the call itself.
+ * This file makes no system call by an instruction of its own, because a program may tell the
+ * kernel that only libc's code makes system calls (PR_SET_SYSCALL_USER_DISPATCH).
  */
 #include "control/control.h"
 #include "path/rebind.h"
@@ -42,7 +42,8 @@ static bool gives_up_privileges(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }
 
-/* After this call each read of the processor's counter raises SIGSEGV, also a read of the clock. */
+/* After this call, the instruction that reads the processor's time-stamp counter raises SIGSEGV,
+ * also in functions that read the clock. */
 static bool forbids_counter(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_TSC && arguments[1] == PR_TSC_SIGSEGV;
 }

@@ -102,8 +102,9 @@ EXPORT void malloc_stats(void) {
     os_print(&text);
 }
 
-/* Trims this thread's heap, and gives back the freelist of the process. Heaps of other threads only
- * do so when these threads allocate (src/control/act.c). */
+/* Trims the heap that this thread uses, and gives the freelist of the process back to the kernel.
+ * Does not trim the heaps of other threads: each thread trims its own heap, which `memctx trim`
+ * asks for (src/control/act.c). */
 EXPORT int malloc_trim(size_t pad) {
     struct heap *heap;
     size_t bytes = 0;

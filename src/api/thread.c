@@ -29,9 +29,9 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
 static THREAD_LOCAL uint32_t refused_first_entries;
 
 /* A heap costs several OS pages for tables and blocks, which a thread that allocates a few chunks
- * and then waits does not need. When the process already has HEAPS_AT_ONCE heaps and none is
- * parked, a new thread is "young": it uses the shared heap for its first YOUNG_ENTRIES entries.
- * Each of these entries takes a lock and unwinds the stack. */
+ * and then waits does not need. The first HEAPS_AT_ONCE threads of a process get a heap at once. If
+ * no heap is parked, each later thread is "young": it uses the shared heap for its first
+ * YOUNG_ENTRIES entries. Each of these entries takes a lock and unwinds the stack. */
 #define HEAPS_AT_ONCE 8U
 #define YOUNG_ENTRIES 512U
 #define YOUNG_WAIT 4U /* an entry that waits for the lock counts as this many entries */
@@ -63,7 +63,9 @@ static void thread_exits(void *argument) {
     order_stores();
     if (UNLIKELY(
             heap->busy)) { /* a signal handler that interrupted the allocator ends the thread */
-        /* Before tables_count_heap: a forked child subtracts each HEAP_OWNED heap once more. */
+        /* The state changes before the count, because heap_fork_child subtracts each HEAP_OWNED
+         * heap from the count. If another thread forked between the two steps in the other order,
+         * the child would subtract this heap twice. */
         store_owner(&heap->state, HEAP_ORPHAN);
         order_stores();
         tables_count_heap(-1, TABLES_HEAP_BYTES);
@@ -104,8 +106,9 @@ static struct heap *first_entry(void) {
     if (heap) {
         store_owner(&heap->busy, 1);
         order_stores();
-        /* A thread whose end was not told, or that a fork did not copy, left its stack in the heap,
-         * and the context that it had switched to. */
+        /* The heap may be of a thread that ended without a call of thread_exits, or that a fork did
+         * not copy. Then the path cache still describes that thread's stack, and the heap is still
+         * switched to that thread's current context. */
         context_switch(heap, NULL);
         context_thread_changes(heap);
     }
@@ -214,7 +217,7 @@ void thread_settle(struct heap *heap) {
     while (chunk) {
         void *next = *(void **)chunk;
         size_t requested = region_requested(chunk);
-        if (requested < sizeof next) /* the link replaced a part of the pattern behind the chunk */
+        if (requested < sizeof next) /* the list's link overwrote MEMCTX_CHECK's pattern */
             check_seal(chunk, requested, (char *)chunk + sizeof next);
         region_free(heap, chunk);
         chunk = next;

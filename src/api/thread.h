@@ -5,9 +5,11 @@
  * Each thread has a pointer to its heap (initial-exec TLS: no allocation, one load). heap->busy is
  * set while the thread is inside the allocator. A signal handler that finds heap->busy set has
  * interrupted the allocator, and uses the shared heap. A thread that has allocated little so far,
- * or that gets no memory for a heap of its own, uses the shared heap, too. When the interrupted
- * thread holds a lock of this library, the handler's allocations come straight from the kernel, and
- * its frees go to a list that thread_settle empties later.
+ * that is ending, or that gets no memory for a heap of its own, uses the shared heap, too. When the
+ * interrupted thread holds a lock of this library, the handler's allocations come straight from the
+ * kernel, and its frees go to a list that thread_settle empties later. During a fork, the forking
+ * thread holds the library's locks, so allocations and frees in other libraries' fork handlers are
+ * served in this way, too.
  */
 #ifndef MEMCTX_THREAD_H
 #define MEMCTX_THREAD_H
@@ -36,8 +38,8 @@ enum thread_access {
 /* Enters the allocator, whatever state the thread is in. Returns which heap the thread uses, and
  * stores it in *heap (NULL: none). May take a lock, make a heap or call libc. */
 enum thread_access thread_enter_any(struct heap **heap);
-/* Like thread_enter_any, but for an operation that needs the thread's own heap: never THREAD_YOUNG.
- */
+/* Like thread_enter_any, but for an operation that needs the thread's own heap: makes that heap
+ * even if the thread is young, so never returns THREAD_YOUNG. */
 enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_any(struct heap *heap, enum thread_access access);
 /* Leaves the allocator first, and then starts the control thread, because the start allocates. */

@@ -6,17 +6,21 @@
  * Each function passes its arguments on to the function that the program would call without this
  * library, by a jump: no frame of this library is on the stack while the program waits. So the wait
  * is a cancellation point, ends with EINTR, and tells the remaining time, like a wait in libc's
- * function. As long as the control thread was never started, a call that may wait for LONG_S
- * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, a call
- * that may wait for a shorter time starts the thread, too, because an event loop may wait in short
- * pieces. A call whose time-out is 0 never starts the thread. A process that has lived for less
- * than START_AFTER_MS may end soon. In such a young process some functions first wait for
- * START_AFTER_MS only, and start no thread if an event comes in this time: poll, epoll_wait and
- * sigsuspend; select, pselect and ppoll if the call has no time-out. The thread does not start in a
- * vfork child, nor if the stack walk cannot find all callers: these functions, unlike malloc, may
- * be called in a handler that interrupted pthread_create. In a signal handler, the thread starts
- * only if the signal interrupted a system call. So the children that postgres forks in a handler
- * have the thread, although their stacks have the handler's frames as long as they live.
+ * function.
+ *
+ * As long as the control thread was never started, a call that may wait for LONG_S seconds or more
+ * starts the thread first. In a process that has lived for OLD_AFTER_MS, a call that may wait for a
+ * shorter time starts the thread, too, because an event loop may wait in short pieces. A call whose
+ * time-out is 0 never starts the thread. A process that has lived for less than START_AFTER_MS may
+ * end soon. In such a young process some functions first wait for START_AFTER_MS only, and start no
+ * thread if an event comes in this time: poll, epoll_wait, epoll_pwait and sigsuspend; select,
+ * pselect and ppoll if the call has no time-out.
+ *
+ * The thread does not start in a vfork child, nor if the stack walk cannot find all callers: these
+ * functions, unlike malloc, may be called in a handler that interrupted pthread_create. In a signal
+ * handler, the thread starts only if the signal interrupted a system call. So the children that
+ * postgres forks in a handler have the thread, although their stacks have the handler's frames as
+ * long as they live.
  */
 #include "api/thread.h"
 #include "control/control.h"
@@ -32,14 +36,14 @@
 
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
-#define SETS_BITS 1024U /* FD_SETSIZE; with larger sets, select has no first part */
+#define SETS_BITS 1024U /* FD_SETSIZE; select_first refuses larger sets */
 /* A walk of the stack that finds out whether the control thread may start is a look. After
  * LOOKS_MAX looks before short waits that did not start the thread, the process walks no stack
  * before a short wait any more: an event loop may wait many thousand times a second. Looks before
  * long waits are counted apart, with the same bound. */
 #define LOOKS_MAX 64U
 
-/* In which form a function takes the longest time that it may wait. */
+/* How the caller of a function says how long the function may wait. */
 enum time_out {
     ANY_TIME,       /* no bound */
     MASKED,         /* no bound, with a mask of signals: sigsuspend */
@@ -128,7 +132,7 @@ static bool may_wait(unsigned wait, const unsigned long *arguments, unsigned sec
     }
     if (!value || !is_readable(value))
         return false;
-    /* tv_sec, and tv_nsec or tv_usec */
+    /* span[0] is tv_sec, span[1] is tv_nsec or tv_usec */
     const volatile int64_t *span = (const volatile int64_t *)value;
     int64_t left = span[0] - now.tv_sec;
     if (seconds)
@@ -222,6 +226,8 @@ static void start_control(uintptr_t frame) {
         thread_leave_any(heap, access);
 }
 
+/* Called in place of libc's function when the first part of a wait was the whole wait. Returns the
+ * result, which wait_begins stored as the first argument. */
 static long wait_done(long result) {
     return result;
 }
