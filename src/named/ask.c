@@ -5,8 +5,9 @@
 #include "named/named.h"
 #include "os/os.h"
 
-/* A crowd that is asked takes no new members, which makes new contexts dear. So a request to a
- * crowd ends when the command has not asked for this long: it has been killed, or waits no more. */
+/* While a crowd is asked for a reset, it takes no new members, so each new context of its name
+ * costs a place of its own. So a request to a crowd ends when the command has not asked for this
+ * long: the command was killed, or waits no more. */
 #define ASKING_ENDS_NS 60000000000U
 
 /* Only the control thread uses these two. */
@@ -39,11 +40,12 @@ bool named_ask_reset(const char *name) {
         struct named *named = next_of_name(&place, name);
         if (!named || !asked_by(named))
             continue;
-        lock_take(&region_lock); /* the last member of a crowd may be ending */
+        lock_take(&region_lock); /* without the lock, a crowd's last member may end */
         bool crowd = named->policy == NAMED_CROWD, asked = asked_by(named);
         if (asked && crowd) {
-            /* Contexts may have answered this request and ended already (keep_answer in crowd.c).
-             */
+            /* If `wanted` is this request already, keep_answer (crowd.c) has set it: a grown member
+             * was asked before its crowd, answered and ended. Its answer is in `done` and `freed`,
+             * and stays there. */
             if (named->wanted != last_request) {
                 store_release(&named->done, 0);
                 named->freed = 0;

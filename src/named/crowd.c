@@ -12,12 +12,14 @@
  * take 1.46 times the requested bytes: 117 bytes a chunk with its record, and 24 a member. Creating
  * a member with its chunk takes 118 ns; a context with a place takes 1 029.
  *
- * A member can hold one small chunk and be deleted, no more. Any other request makes the member
- * *grow* into a context with a place; its handle and its position among the children stay. The
- * price: the common free (api/fast.h) does not serve a member's chunk, and a dump shows all members
- * of a crowd as one context.
+ * A member can hold one small chunk, and can be reset and deleted. A request for more, such as a
+ * second chunk, a child, a callback, a limit or figures, makes the member *grow* into a context
+ * with a place; its handle and its position among the children stay. The price: the common free
+ * (api/fast.h) does not serve a member's chunk, and a dump shows all members of a crowd as one
+ * context.
  *
- * Threads: the owner of the crowd makes, grows and ends members. Any thread frees their chunks.
+ * Threads: the owner of the crowd makes, grows and ends members. If the crowd has no owner, any
+ * thread may take a member, which grows then (hand_over.c). Any thread frees their chunks.
  */
 #include "context/tree.h"
 #include "named/internal.h"
@@ -56,7 +58,8 @@ static void keep_answer(struct named *named, struct named *crowd) {
         return;
     crowd->freed += named->freed;
     store_release(&crowd->done, crowd->done + 1);
-    /* both numbers, or the place's next context would seem to be asked */
+    /* Both become 0, because a context whose `wanted` and `done` differ is asked for a reset. The
+     * place's next context is not. */
     store_release(&named->wanted, 0);
     store_release(&named->done, 0);
 }
@@ -118,7 +121,7 @@ struct named *crowd_of_kind(struct heap *heap, uint32_t parent, const char *name
         lock_release(&region_lock);
         return first ? crowd : NULL;
     }
-    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* this heap takes the crowd */
+    if (crowd->heap != heap && !load_acquire(&crowd->members)) { /* no member: take the crowd */
         struct view *view = heap_view_within(heap, crowd->context, TABLES_UNCOUNTED);
         if (!view || view->context != crowd->context)
             return NULL;
@@ -188,7 +191,7 @@ void crowd_end_grown(struct named *named, uint32_t number) {
     spare_member(number);
 }
 
-/* Counts one member less. Under region_lock. */
+/* Counts one member less. With the last member, a request for a reset ends. Under region_lock. */
 static void one_fewer(struct named *crowd) {
     store_release(&crowd->members, crowd->members - 1);
     if (!crowd->members)

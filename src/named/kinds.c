@@ -2,8 +2,8 @@
 /*
  * kinds.c - the table of kinds. A kind is the contexts that have one name and one parent.
  *
- * Kinds never move. A hash table finds them, and doubles when it is half full. A doubling costs
- * some ns for each entry, and the first touch of the new memory.
+ * Kinds never move and are never freed. A hash table finds them, and doubles when it is half full.
+ * A doubling costs some ns for each entry, and the first touch of the new memory.
  */
 #include "named/internal.h"
 #include "os/meta.h"
@@ -84,7 +84,7 @@ static uint32_t kind_create(uint32_t parent, const char *name) {
 struct kind *kinds_get(uint32_t parent, const char *name) {
     uint32_t hash = kind_hash(parent, name);
     struct kind_slot *slot = kinds.table ? kind_slot(parent, name, hash) : NULL;
-    if (slot && slot->number) /* an old kind is found even if there is no memory */
+    if (slot && slot->number) /* no memory is needed for a kind that exists */
         return kind_at(slot->number);
     if (!slot || kinds.count * 2 > kinds.mask) {
         if (!kinds_grow())

@@ -55,9 +55,9 @@ static void print_context(uint32_t context) {
     }
 }
 
-/* Calls `each` for the frames from `frame` outwards, except for frames in the code of this library,
- * and except for the code to which a signal handler returns: the frame inside an interrupted one.
- */
+/* Calls `each` for the frames from `frame` outwards. Leaves out frames in the code of this library,
+ * and the code to which a signal handler returns: the frame directly inside a frame that a signal
+ * interrupted (`exact`). */
 static void each_caller(struct stack *stack, uintptr_t frame, unsigned max,
                         void (*each)(const struct stack_frame *at, void *context), void *context) {
     struct cfi_object self;

@@ -218,8 +218,9 @@ static struct view *view_of(struct heap *heap, const void *chunk) {
     struct named *crowd = handle ? named_crowd_of(handle) : NULL, *grown = NULL;
     if (crowd && crowd->heap == heap)
         grown = crowd_grow(handle, crowd);
-    /* A member's chunk that cannot become the chunk of a context of its own moves: see
-     * MEMBER_HAD. */
+    /* If the member cannot grow, because memory is short or its crowd belongs to another thread,
+     * its chunk moves to the context of the call path that resizes it. The member then has no chunk
+     * any more (MEMBER_HAD). */
     if (crowd)
         return grown ? grown->view : NULL;
     return region_named_view(heap, chunk);

@@ -2,18 +2,18 @@
 /*
  * named.h - contexts that the program makes itself: names, tree, owners.
  *
- * Each named context has a place in a table (128 bytes). The place belongs to a node of the tree of
- * contexts, below the node of the context's parent. A place that was given up is used again for the
- * next context of the same name below the same parent. The node therefore keeps the history of all
- * these contexts, and a name below one parent has as many nodes as contexts of this kind were ever
- * alive at one time. A program's handle is a place and its generation. A delete changes the
- * generation, so a handle that is out of date differs from a valid one.
+ * Each named context has a place: an entry of 128 bytes in a table. The place belongs to a node of
+ * the tree of contexts, below the node of the context's parent. A place that was given up is used
+ * again for the next context of the same name below the same parent. The node therefore keeps the
+ * history of all these contexts, and a name below one parent has as many nodes as contexts of this
+ * kind were ever alive at one time. A program's handle is a place and its generation. A delete
+ * changes the generation, so a handle that is out of date differs from a valid one.
  *
  * If NAMED_MANY contexts of one name are below one parent, each new one of that name begins as a
  * member of a crowd (region/member.h). A member shares the node of the crowd, which is a hidden
- * context. A member grows into a context with a place when the program asks for more than one small
- * chunk. The handle of a grown member stays valid, and so does its entry in the list of its
- * parent's children (crowd.c).
+ * context. A member grows into a context with a place when the program asks for something that a
+ * member cannot have, such as a second chunk. The handle of a grown member stays valid, and so does
+ * its entry in the list of its parent's children (crowd.c).
  *
  * For: lifetimes that the program knows. Cannot do: let two threads use one context. A context
  * belongs to one thread, and only that thread allocates in the context, resets and deletes it. Any
@@ -22,8 +22,9 @@
  * Source: PostgreSQL's memory contexts (src/backend/utils/mmgr): the tree, reset, delete, switch,
  * callbacks, identifiers.
  *
- * Threads: the caller has entered its heap. region_lock guards the table and the lists of children.
- * Misuse ends the program, with a line that names the context.
+ * Threads: a function that gets a heap is called by the thread that has entered this heap.
+ * region_lock guards the table and the lists of children. Misuse ends the program, with a line that
+ * names the context.
  */
 #ifndef MEMCTX_NAMED_H
 #define MEMCTX_NAMED_H
@@ -113,7 +114,8 @@ INLINE struct member *named_member(memctx_t handle) {
 }
 /* Returns the crowd of a live member that has not grown. NULL: the handle names no such member. */
 struct named *named_crowd_of(memctx_t handle);
-/* Returns the context that a member has grown into. */
+/* Returns the context that a member has grown into. NULL: the handle names no member that has
+ * grown. */
 struct named *named_grown(memctx_t handle);
 /* Returns NULL if the context was deleted, never existed, or began as a member. */
 INLINE struct named *named_find_placed(memctx_t handle) {
@@ -171,11 +173,12 @@ bool named_give(struct heap *heap, struct named *named);
 INLINE bool named_is_nobodys(const struct named *named) {
     return load_relaxed(&load_acquire(&named->heap)->state) == HEAP_SHARED;
 }
-/* Gives a context of no thread, or of a thread that ended, to this heap. Returns false if memory is
- * short. Ends the program if the context belongs to a running thread. */
+/* Gives a context of no thread, or of a thread that ended, to this heap; changes nothing if the
+ * context belongs to this heap already. Returns false if memory is short. Ends the program if the
+ * context belongs to another running thread. */
 bool named_take(struct heap *heap, struct named *named);
 /* Grows a member of a crowd that belongs to no thread, so that the member can be taken. Returns
- * NULL if memory is short. */
+ * NULL if memory is short. Ends the program if the crowd belongs to a running thread. */
 struct named *named_grow_of_nobody(memctx_t handle);
 /* Moves a context below another parent. `parent` 0: the context gets no parent. Ends the program if
  * the new parent is the context itself or below it. */
