@@ -38,6 +38,7 @@ static bool are_alike(const struct blame_paths *paths, uint32_t a, uint32_t b) {
     return true;
 }
 
+/* Finds the figures with equal folded paths, and fills in paths->same and paths->alike. */
 static void find_alike(struct blame_paths *paths) {
     const struct model *model = paths->model;
     size_t slots = 1024;
@@ -173,6 +174,8 @@ static void accuse(struct search *search, const struct walk *walks, size_t count
     for (size_t i = 0; i < count; i++)
         suspect->members[i] = context_of(search, walks[i].number);
     qsort(suspect->members, count, sizeof *suspect->members, by_falling_figure);
+    /* `frames` counts frames of the folded path. Readers of suspect->frames count frames of the
+     * whole path, which has further frames after the first `plain` ones. */
     uint32_t plain = search->paths->plain[blame_number(search->paths, suspect->members[0])];
     suspect->frames = count > 1 && plain < frames ? plain : frames;
 }

@@ -27,8 +27,8 @@ struct blame_suspect {
     /* Number of innermost frames that the members share. For a single member, the number of frames
      * of its whole path; for a joined suspect, of the whole path of members[0]. */
     uint32_t frames;
-    /* if the suspect has a single member, which stands for all contexts with its folded path: the
-     * number of these contexts; else 0 */
+    /* The number of contexts that a single member stands for: all contexts with its folded path. 0:
+     * the suspect has several members, or the member stands only for itself. */
     size_t alike;
     /* join_suspects (join.h) joins suspects of one `group` (below BLAME_GROUPS) that have only a
      * function in common. The fields below describe a joined suspect. */

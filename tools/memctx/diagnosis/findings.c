@@ -12,8 +12,8 @@
 
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
-/* Returns the highest resident set of the process so far, in a recording that of its moments;
- * WIRE_UNKNOWN: not known. */
+/* Returns the highest resident set of the process so far; for a recording, the highest one in its
+ * moments. WIRE_UNKNOWN: not known. */
 static int64_t find_peak(const struct model *model) {
     const struct model_recording *recording = model->recording;
     int64_t peak = WIRE_UNKNOWN;
@@ -276,8 +276,8 @@ static const struct rule rules[] = {
  * of a growing table. */
 #define SMALL_BESIDE 100
 
-/* Growth of severity info plays down only growth below this: it may be harmless, and hide a leak.
- */
+/* If the largest growth itself is only of severity info, it may be harmless. Then it plays down
+ * only growth below this size, so that it does not hide a larger leak. */
 #define SMALL_BESIDE_INFO (4 * MIB)
 
 static void play_down_small_growth(struct findings *findings) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * findings.h - finds the problems that memctx doctor reports, by a table of rules over a dump. Each
- * rule has a floor in bytes and a floor as a share of the process; below either it reports nothing.
+ * findings.h - finds the problems that memctx doctor reports, by a table of rules over a dump. Most
+ * rules have a floor in bytes and a floor as a share of the process, and report nothing below
+ * either of them. Rules about calls have a floor in calls.
  *
  * The figures that a rule reads are exact, but its conclusion is a judgement. The text `evidence`
  * names the figures.
@@ -38,7 +39,7 @@ struct finding {
     /* argument of --context that chooses these contexts (model/selector.h); NULL: none */
     char *selector;
     int64_t bytes;
-    double ratio;
+    double ratio; /* a share: of the resident set, or another one that the rule chooses */
     /* For a finding about call paths that share only an outer function, `common`: `parts` are the
      * groups of paths below that function, the largest first. `example` and `frames` give the whole
      * path of the largest group. */
@@ -61,8 +62,9 @@ struct finding {
         double bytes_per_s, since_uptime_s;
         bool began; /* false: the growth may have begun before the first look */
     } rate;
-    /* The same growth, as forecast_tell_ends adds it up for `out`. Rates of 0: it is not straight,
-     * or not known. */
+    /* Rates of the growth that the finding is about. forecast_tell_ends adds up the rates of all
+     * findings, to say in `out` when memory is used up. 0: the growth is not straight, or not
+     * known. */
     struct finding_use {
         double asked_per_s;  /* bytes that the program asks for */
         double blocks_per_s; /* with the rounding up to blocks */

@@ -186,13 +186,13 @@ static size_t growth_begins(const struct series *series, size_t number) {
 
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
  * later, so the samples before the growth are left out. Growth per allocation of the path is judged
- * first, and once more in a way that chance in single intervals does not disturb. If the path keeps
- * most of its chunks, growth per allocation of the program is judged, too. But if nearly all of the
- * program's allocations are made by paths that keep most of their chunks, these paths grow alike.
- * Then growth per second is judged instead. A leak that does not depend on the load also grows more
- * slowly per allocation while the load rises. So growth per second must be slower in at least one
- * interval, too. One interval is enough, because a program that pauses makes intervals of time
- * uneven. */
+ * twice: by samples_slow_down, and by samples_ease, which chance in single intervals does not
+ * disturb. If the path keeps most of its chunks, growth per allocation of the program is judged,
+ * too. But if nearly all of the program's allocations are made by paths that keep most of their
+ * chunks, these paths grow alike. Then growth per second is judged instead. A leak that does not
+ * depend on the load also grows more slowly per allocation while the load rises. So growth per
+ * second must be slower in at least one interval, too. One interval is enough, because a program
+ * that pauses makes intervals of time uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     struct series later = *series;
     size_t begins = growth_begins(series, number);
@@ -303,7 +303,8 @@ static struct trend find_steps(struct series *series, size_t number) {
     return more ? none : steps;
 }
 
-/* Returns how a path grew, and sets series->values to its bytes. */
+/* Returns how a path grew, and sets series->values to its bytes. A path that grew with dips, or
+ * that seems not to have grown, is also judged as an array that grows in steps. */
 static struct trend find_trend(struct series *series, size_t number) {
     size_t count = series->samples->count;
     take_bytes(series, number);

@@ -12,9 +12,9 @@
 struct growth {
     enum trend_kind kind;
     int64_t bytes, chunks, allocs;
-    int64_t mean_bytes; /* mean size of the chunks, at the end */
-    double a_day;       /* bytes */
-    double seconds;
+    int64_t mean_bytes;     /* mean size of the chunks, at the end */
+    double a_day;           /* bytes */
+    double seconds;         /* time in which it grew */
     bool slowing;           /* the growth becomes ever slower, like that of a cache that fills */
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */
     /* Set only for a suspect: the number of new threads, and the number of the suspect's new chunks

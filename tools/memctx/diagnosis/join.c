@@ -20,8 +20,8 @@
 struct node {
     uint64_t key; /* identifies the function (who_key) */
     uint32_t parent, first_child, next_sibling;
-    /* A step of a path in this function. In all paths so far, the function may have ended in a tail
-     * call (`is_tail`), so that no path has a step in it; then the step is one of its caller's. */
+    /* A step of a path in this function. `is_tail`: the function ended in a tail call in all paths
+     * so far, so no path has a step in it. Then `step` is a step of the function that called it. */
     struct who_step step;
     bool is_tail;
     int64_t figure;    /* sum over the members at this node and below it */
@@ -345,8 +345,8 @@ static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root)
     return NONE;
 }
 
-/* Sets direct[i] for the suspects that main allocates without another function of the program in
- * between. */
+/* Sets direct[i] for the suspects that the function at node `main` allocates without another
+ * function of the program in between. The function is main, or a caller that find_owner tries. */
 static void find_direct(const struct tree *tree, uint32_t main, const struct blame *blame,
                         bool *direct) {
     find_inside(tree, main, blame, direct);

@@ -24,7 +24,7 @@ struct look {
     struct model_totals *totals;
     struct holders holders; /* holders.list is NULL if the pages are not known */
     struct blame_paths paths;
-    int64_t rss_bytes;
+    int64_t rss_bytes; /* the resident set without memctx's own memory */
     struct findings *findings;
 };
 
@@ -97,9 +97,10 @@ void finding_counts_chunks(struct finding *finding);
 /* True if commands can act on the process. The process of a snapshot may have ended, and its pid
  * may belong to another process now. A process that was read from outside answers no command. */
 bool look_may_act(const struct model *model);
-/* Sets finding->now to a command for the contexts of the finding, "memctx trim TARGET --context IDS
- * WORDS", and finding->now_effect to `effect`, which the finding frees. Sets nothing if no command
- * can act on the process. */
+/* Sets finding->now to the command "memctx VERB TARGET --context SELECTOR WORDS", without --context
+ * if the finding is about no contexts. `words` is empty or begins with a space. Sets
+ * finding->now_bytes to `bytes`, and finding->now_effect to `effect`, an allocated text that the
+ * finding takes over. If no command can act on the process, frees `effect` and sets nothing. */
 void finding_helps(const struct look *look, struct finding *finding, const char *verb,
                    const char *words, int64_t bytes, char *effect);
 /* Returns a selector (model/selector.h) for the suspect's contexts. The caller frees it. */

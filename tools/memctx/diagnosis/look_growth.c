@@ -388,7 +388,8 @@ static int64_t one_of_many(const struct look *look, const struct series *series,
 /* Sums the growth of the paths that are not `taken` and are small (is_small) or at most
  * one_of_many. Sets figures[i] to the growth of such a path in bytes, or 0. Paths that are not
  * small set *little if they changed by less than SUSPECT_BYTES, else *at_once. Returns the growth
- * of the sum; its kind is TREND_NONE if paths shrank by more than a quarter of the growth. */
+ * of the sum; its kind is TREND_NONE if paths shrank by more than a quarter of the growth, or if
+ * the sum grew in waves. */
 static struct growth add_small(const struct look *look, struct series *series, const bool *taken,
                                int64_t floor, int64_t *figures, bool *at_once, bool *little) {
     int64_t grown = 0, lost = 0, most = one_of_many(look, series, taken);

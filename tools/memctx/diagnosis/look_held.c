@@ -16,9 +16,9 @@ static enum severity empty_severity(const struct look *look, int64_t bytes) {
 
 /* The figures of a suspect that come from the page records. */
 struct pages_look {
-    uint32_t oldest;
+    uint32_t oldest;    /* age of the oldest chunk, in units of WIRE_AGE_NS */
     int64_t alone;      /* bytes of pages that become empty when the suspect frees all its chunks */
-    int64_t alone_free; /* free bytes of these */
+    int64_t alone_free; /* free bytes in these pages */
     int64_t empty;      /* bytes of empty OS pages in the pages that the suspect keeps in use */
     int64_t trim, isolate; /* bytes that memctx trim and memctx isolate would save */
 };
@@ -229,7 +229,8 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
     free(rounding);
 }
 
-/* Returns the number of threads that have not exited: those that have share one entry. */
+/* Returns the number of threads that have not exited. The threads that have exited share one entry,
+ * with the tid 0. */
 static size_t count_threads(const struct model *model) {
     size_t count = 0;
     for (size_t i = 0; i < model->thread_count; i++)

@@ -174,7 +174,7 @@ static void tell_filling(struct finding *finding, const struct model_place *plac
     finding->sure = "hardly a leak: the mapping does not become larger";
 }
 
-/* python3 maps memory for small objects itself, without malloc. */
+/* Judges by the name of the executable. A program that embeds Python has another name. */
 bool look_is_python(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
     return strncmp(slash ? slash + 1 : model->exe, "python", 6) == 0;
@@ -299,9 +299,9 @@ static void tell_starter(const struct look *look, struct finding *finding, uint3
 
 /* pthread_create allocates a small chunk for each thread. If both these chunks and the stacks of
  * the threads grow, they have one cause. (A stack of another size than the default may count as a
- * mapping of the program's own.) The stacks are larger, so they get the severity of the finding
- * about the chunks, which becomes info. That finding tells no time at which memory is used up,
- * because such a time would leave out the stacks. */
+ * mapping of the program's own.) The stacks are larger, so the finding about the stacks takes the
+ * severity of the finding about the chunks, and the finding about the chunks becomes info. It also
+ * tells no time at which memory is used up, because such a time would leave out the stacks. */
 static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
     for (size_t i = 0; i < look->findings->count; i++) {
         struct finding *chunks = &look->findings->list[i];
@@ -409,7 +409,7 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
         tell_forecast(look, finding, growth);
 }
 
-/* Compares the maps of the looks of --watch. */
+/* Compares the process's maps at the looks of `memctx doctor --watch`. */
 static void look_at_maps(struct look *look, const struct rule *rule) {
     const struct samples *samples = look->input->samples;
     const struct mapped *first = &samples->mapped[0].mapped;

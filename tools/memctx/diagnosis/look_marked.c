@@ -4,10 +4,11 @@
  * marks.
  *
  * A mark has no map of the process. So it does not say which part of the resident set did not come
- * from malloc; but this part was at most the whole resident set. If more memory than that did not
- * come from malloc now, at least the difference became resident since the mark. Mappings that are
- * not full are left out, because a buffer of fixed size that fills is no leak. A saved dump has no
- * list of mappings, so for a saved dump the finding is no warning.
+ * from malloc; but this part was at most the whole resident set. If the memory that did not come
+ * from malloc is larger now than the whole resident set at the mark, at least the difference became
+ * resident since the mark. Mappings that are not full are left out, because a buffer of fixed size
+ * that fills is no leak. A saved dump has no list of mappings, so for a saved dump the finding is
+ * no warning.
  */
 #include <stdlib.h>
 
@@ -73,8 +74,8 @@ static bool goes_on(const struct marked *marked) {
     return late * LATE_PART >= (double)(values[last] - values[0]) * (x[last] - x[last - 1]);
 }
 
-/* Memory below an old peak is no alarm: a heap grows like that between two garbage collections, and
- * a service after a quiet night. */
+/* Adds a finding. Growth below an old peak is no warning: a heap grows like that between two
+ * garbage collections, and a service after a quiet night. */
 static void tell(struct look *look, const struct rule *rule, const struct marked *marked,
                  const struct mapped *now, int64_t full) {
     const struct model *model = look->model;

@@ -29,7 +29,7 @@ struct pinners {
     /* sorted by falling bytes that come back when the pinner's chunks are freed */
     struct pinner list[PINNERS_MAX];
     size_t count;
-    struct blame blame;
+    struct blame blame; /* owns the suspects of `list` */
 };
 
 /* Finds the pinners that keep at least a hundredth of the resident set. */

@@ -113,8 +113,8 @@ static int64_t lost_at_site(const struct series *series, const struct sites *sit
     return lost;
 }
 
-/* Returns the bytes by which paths with this site that shrank in the second half of the looks
- * shrank between two samples. */
+/* Returns how many bytes were lost between two samples by the paths that have this site and shrank
+ * in the second half of the looks. */
 static int64_t lost_late(const struct series *series, const struct sites *sites, uint64_t site,
                          size_t before, size_t after) {
     int64_t lost = 0;
@@ -163,13 +163,16 @@ static struct sample_row gained_by(const struct look *look, const struct series 
 }
 
 /* True if other paths shrink as the suspect grows: a cache may be filled from one call path, and
- * its entries replaced from another. In nearly each interval, either shrinking paths lose about as
- * many bytes (or, with `by_chunks`, chunks) as the suspect gains, or those with the suspect's site
- * lose at least half as many bytes. All entries may also be replaced in one interval, as when a
- * configuration is read anew. Then the shrinking paths with the suspect's site lose nearly all that
- * the suspect gains, in the same interval. A cache may also be filled during the first half of the
- * looks. Then the paths with the suspect's site lose about as many bytes as the suspect gains in
- * each interval of the second half. `lost`: what shrinking paths lost in each interval. */
+ * its entries replaced from another. Each of these four patterns counts:
+ *   1. In nearly each interval, shrinking paths lose about as many bytes (or, with `by_chunks`,
+ *      chunks) as the suspect gains.
+ *   2. In nearly each interval in which the suspect grows, the shrinking paths with its site lose
+ *      at least half as many bytes.
+ *   3. In the intervals in which the suspect grows, these paths lose nearly all that it gains, as
+ *      when a configuration is read anew and all entries are replaced at once.
+ *   4. In each interval of the second half of the looks, the paths with its site that shrank in
+ *      that half lose about as many bytes as the suspect gains. The cache was filled before.
+ * `lost`: what shrinking paths lost in each interval. */
 static bool is_replacement(const struct look *look, const struct series *series,
                            struct sites *sites, const struct blame_suspect *suspect,
                            const struct sample_row *lost, bool by_chunks) {

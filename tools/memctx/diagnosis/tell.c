@@ -341,8 +341,9 @@ static int by_share(const void *a, const void *b) {
     return left->share > right->share ? -1 : left->share < right->share;
 }
 
-/* Adds a group to the one with the same functions, or behind the last one. Groups differ by their
- * return addresses; two with the same functions would read as one line that is printed twice. */
+/* Adds a group to the part with equal functions, or as a new part behind the others. Groups differ
+ * by their return addresses, but a part shows functions only. So two groups with equal functions
+ * would be printed as two equal lines. */
 static size_t add_part(struct told_part *parts, size_t count, const struct finding_part *group,
                        char *path) {
     size_t i = 0;

@@ -10,27 +10,28 @@
 /* a rate counts as lower than another rate if it is at most SLOWER times that rate */
 #define SLOWER 0.97
 /* trend_slows: the last rate is below SLOW_IN_WINDOW times the first rate, or below SLOW_AT_ALL
- * times the average */
+ * times the average rate. trend_is_slower: a rate is below SLOWER_SOMEWHERE times an earlier rate.
+ */
 #define SLOW_IN_WINDOW 0.6
 #define SLOWER_SOMEWHERE 0.85
 #define EVEN 1.05 /* a rate up to this many times the previous rate is not higher */
-#define BENT 0.5
+#define BENT 0.5  /* trend_bends: the last rate is at most this many times the first rate */
 /* trend_eases divides x into EASE_PARTS equal parts. The second half adds at most EASED_HALF of
  * what the first half adds, the last quarter at most EASED_QUARTER of what the third quarter adds.
  */
 #define EASE_PARTS 4
-#define EASE_ELEMENTS 5
+#define EASE_ELEMENTS 5 /* trend_eases needs at least this many elements */
 #define EASED_HALF 0.33
 #define EASED_QUARTER 0.75
-#define NEAR_LINE 8 /* an element is near the line if it is off by at most 1/8 of the rise */
-#define LINE_ELEMENTS 4
-#define STOPPED_INTERVALS 6
-#define STEP_PART 4   /* a step is at least 1/4 of the value before it */
-#define OVERDUE 1.1   /* the next step is overdue after this many times the expected time */
-#define STEPS_MOST 16 /* a line goes through at most this many of the newest steps */
+#define NEAR_LINE 8     /* an element is near the line if it is off by at most 1/8 of the rise */
+#define LINE_ELEMENTS 4 /* trend_line needs at least this many elements */
+#define STOPPED_INTERVALS 6 /* trend_stopped needs at least this many intervals */
+#define STEP_PART 4         /* a step is at least 1/4 of the value before it */
+#define OVERDUE 1.1         /* the next step is overdue after this many times the expected time */
+#define STEPS_MOST 16       /* a line goes through at most this many of the newest steps */
 /* a series has stopped if its last quarter adds less than 1/16 of the rise */
 #define STOPPED_SHARE 16
-/* the last rate is below SLOW_AT_ALL times the average rate since x was 0 */
+/* a rate below this many times the average rate since x was 0 is slow */
 #define SLOW_AT_ALL 0.5
 
 static int64_t largest_of(const int64_t *values, size_t count) {
@@ -136,6 +137,8 @@ static double rate_at(const double *x, const int64_t *values, size_t i) {
     return step > 0 ? (double)(values[i] - values[i - 1]) / step : 0;
 }
 
+/* True if the rate is below `in_window` times the first rate, or below SLOW_AT_ALL times the
+ * average rate since x was 0. */
 static bool is_below(double rate, double first, double in_window, const double *x,
                      const int64_t *values) {
     double average = x[0] > 0 ? (double)values[0] / x[0] : 0;

@@ -39,7 +39,8 @@ struct trend_line {
 };
 
 /* Finds the longest straight rise up to the last element: it has at least three intervals, and no
- * element is off the line by more than an eighth of the rise. The elements of `x` rise. */
+ * element is off the line by more than an eighth of the rise. A flat piece at its beginning is left
+ * out. The elements of `x` rise. */
 struct trend_line trend_line(const double *x, const int64_t *values, size_t count);
 
 /* Judges the size of an array that becomes larger by a factor whenever it is full. Such a series
