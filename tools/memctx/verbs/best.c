@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* best.c - loads the contexts that have most of the sort key. */
+/* best.c - loads only the contexts with the largest figures of the sort key, for a short list. */
 #include "verbs/best.h"
 
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 
 #include "model/folding.h"
 
-#define LIMIT_MAX 500
+#define LIMIT_MAX 500 /* most contexts that are loaded so; the path of each costs a request */
 
 struct best {
     uint32_t id;
-    int64_t key;
+    int64_t key; /* the context's figure of the sort key */
     struct model_totals self;
 };
 
@@ -19,15 +19,15 @@ struct survey {
     enum view_sort sort;
     struct best *best; /* sorted by falling figures, then by rising ids */
     size_t best_count, limit;
-    int64_t minimum;  /* contexts with a smaller figure are not among the best */
+    int64_t minimum;  /* --min: contexts with a smaller figure are left out */
     uint64_t next_id; /* the next context has this id or a higher one */
-    /* With a site: whether each frame matches, by number of the frame. Frames that were added later
-     * do not match. */
+    /* matches[number of a frame]: true if the frame matches --site; NULL without --site. A frame
+     * that was added later has no entry and does not match. */
     bool *matches;
     size_t frame_count;
     size_t matched; /* number of matching contexts */
     int64_t matched_bytes;
-    /* A hash table of the contexts that were loaded. */
+    /* A hash table of the ids of the loaded contexts. loaded_room is a power of two. */
     uint32_t *loaded; /* id + 1; 0: free */
     size_t loaded_count, loaded_room;
 };
@@ -54,7 +54,8 @@ static struct model_totals totals_of(const struct wire_sums *sums) {
 
 /* --- the best -------------------------------------------------------------------------------- */
 
-/* Adds a context to the best, if it is one of them. */
+/* Puts the context into the list of the best if its figure is large enough. The list stays sorted,
+ * and has at most `limit` contexts. */
 static void consider(struct survey *survey, uint32_t id, const struct model_totals *self) {
     int64_t key = view_key(self, survey->sort);
     size_t place = survey->best_count;
@@ -71,9 +72,9 @@ static void consider(struct survey *survey, uint32_t id, const struct model_tota
     survey->best[place] = (struct best){id, key, *self};
 }
 
-/* Returns the least figure with which the next context would be among the best. Contexts come by
- * rising id, and of equal figures the lower id is better, so the next context must exceed the last
- * of the best. */
+/* Returns the smallest figure with which the next context enters the list of the best. A full list
+ * takes only a larger figure than its last one: contexts come by rising ids, and of two equal
+ * figures the one with the lower id is better. */
 static int64_t least_of(const struct survey *survey) {
     if (survey->best_count < survey->limit)
         return survey->minimum;
@@ -161,6 +162,8 @@ static void ask_modules(struct target *target) {
     target_ask_pieces(target, &request);
 }
 
+/* Finds the frames that match --site: loads the frames of all contexts, and looks up their names.
+ */
 static void find_matches(struct target *target, struct model *model, struct survey *survey,
                          const char *site, const struct reading_names *names) {
     regex_t regex;
@@ -169,7 +172,7 @@ static void find_matches(struct target *target, struct model *model, struct surv
     if (!loader_check_frames(&target->loader))
         cli_die_failure(&target->failure);
     reading_resolve_sites(model, target, names);
-    model->has_names = false; /* further frames will be added */
+    model->has_names = false; /* frames that are added later need names, too */
     view_compile_site(&regex, site);
     survey->frame_count = model->frame_count;
     survey->matches = cli_alloc(survey->frame_count, sizeof *survey->matches);
@@ -219,8 +222,8 @@ static void ask_path(struct target *target, uint32_t id) {
     target_ask_pieces(target, &request);
 }
 
-/* Asks for the root, the best contexts with their ancestors, and, for recursive contexts among
- * these, the contexts that close their loops. */
+/* Asks for the root, and for the best contexts with their ancestors. A recursive context names the
+ * innermost context of its loop (recursive_from), so that context is asked for, too. */
 static void ask_paths(struct target *target, struct survey *survey) {
     struct loader *loader = &target->loader;
     loader->visit = visit_path;
@@ -243,8 +246,8 @@ static int64_t minus(int64_t a, int64_t b) {
     return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
 }
 
-/* Sets the figures of the best contexts to those of the survey. Their ancestors get no figures of
- * their own. */
+/* Gives the best contexts the figures that the survey found. Ancestors that are not among the best
+ * get no figures of their own: model->left_out has the sums of all contexts but the best. */
 static void set_figures(struct model *model, const struct survey *survey,
                         const struct wire_survey *all) {
     struct model_totals *rest = &model_own_figures(model, &model->left_out)->self;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* choose.c - contexts by id or by site, and requests that name them. */
+/* choose.c - finds the contexts that a command line chooses (ids, --context, --site), and sends
+ * requests about them. */
 #include "verbs/choose.h"
 
 #include <inttypes.h>
@@ -8,6 +9,8 @@
 #include "model/selector.h"
 #include "model/view.h"
 
+/* Adds the context with the id `word`, and all contexts below it. A parent stands before its
+ * children in the model, so one pass finds them. */
 static void choose_below(struct chosen *chosen, const struct model *model, const char *word) {
     int64_t id;
     uint32_t root = WIRE_NONE;

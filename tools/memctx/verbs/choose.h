@@ -20,10 +20,11 @@ struct choice {
     bool json, human;
     bool units; /* --human or --bytes was given */
 };
-/* Options of a verb that acts on contexts. Their values are no characters, so these options have no
- * short form. choose_take handles one option. */
+/* The options of these verbs that reading.h does not have. The values are no printable characters,
+ * so the options have no short form. choose_take handles one option of any of these verbs. */
 enum { CHOOSE_SITE = 1, CHOOSE_CONTEXT };
 void choose_take(struct choice *choice, int option);
+/* Reads the whole command line. A mistake in it ends the command. */
 void choose_parse(struct choice *choice, int argc, char **argv);
 /* Ends the command with a usage error if contexts are chosen in two ways. choose_parse calls it. */
 void choose_check(const struct choice *choice);
@@ -38,12 +39,14 @@ struct chosen {
     uint32_t first; /* id of the first chosen context */
 };
 
-/* Loads the target with its pages, and with names if the choice needs them. Ends the process
- * with a message if a context does not exist or nothing is chosen. */
+/* Finds the chosen contexts. Loads the target with its pages, and with names if --site needs them.
+ * Ends the command with a message if a context does not exist, or if no context is chosen in which
+ * anything was allocated. */
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice);
-/* Sends the request for all chosen contexts, in parts. Returns the last answer; the caller frees
- * its body. */
+/* Sends a request about all chosen contexts: several requests of at most WIRE_CONTEXTS_MAX
+ * contexts, of which all but the last have the flag WIRE_MORE. *answer is the answer to the last
+ * one; the caller frees its body. Ends the command if the target refuses. */
 void choose_send(struct target *target, const struct model *model, const struct chosen *chosen,
                  enum wire_type type, uint32_t verb, struct client_answer *answer);
 

@@ -68,6 +68,8 @@ static struct diff_request parse(int argc, char **argv) {
     return request;
 }
 
+/* Writes a number of bytes with its sign, and returns its start. `text` has room for
+ * RENDER_NUMBER_BYTES + 1. */
 static char *signed_bytes(char *text, int64_t bytes, bool human) {
     render_bytes(text + 1, bytes, human);
     if (bytes < 0)
@@ -248,9 +250,9 @@ static void print_json(const struct model *model, const struct compare *compare,
     putchar('\n');
 }
 
-/* Returns true if the second word is another state: the first one is a snapshot, and the word is a
- * file, a pid, or the name of a process and of no mark of the snapshot. Otherwise the word is the
- * name of a mark. */
+/* Returns true if the second word names a process or a file to compare with, and not a mark of the
+ * first one. The first one must be a snapshot. A word with a slash, a file and a pid qualify; the
+ * name of a process only if the snapshot has no mark of this name. */
 static bool is_second_target(const struct target *first, struct model *model, const char *word) {
     int64_t pid;
     return word && first->is_snapshot &&
@@ -263,8 +265,8 @@ static int64_t resident_of(const struct model *model) {
     return bytes == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_tame(bytes);
 }
 
-/* Compares the snapshot in `first` with the state that `word` names, which is loaded into
- * `later`. */
+/* Compares the snapshot in `first` with the process or file `word`, which is loaded into `later`.
+ */
 static struct diff_ends compare_states(struct target *target, struct model *first,
                                        struct model *later, const char *word,
                                        const struct diff_request *request,
@@ -296,7 +298,8 @@ static struct diff_ends compare_states(struct target *target, struct model *firs
     return ends;
 }
 
-/* Compares one of the target's marks with its present state, which is copied to `later`. */
+/* Compares a mark of the target (NULL: the latest mark) with the state in `model`, which is copied
+ * to `later`. */
 static struct diff_ends compare_mark(struct target *target, struct model *model,
                                      struct model *later, const char *name,
                                      const struct diff_request *request, struct compare *compare) {

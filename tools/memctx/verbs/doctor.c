@@ -52,7 +52,9 @@ static struct doctor_request parse(int argc, char **argv) {
     return request;
 }
 
-/* Looks at the process LOOKS times, at equal intervals. doctor_main takes the last look. */
+/* Looks at the process LOOKS times within `seconds`, at equal intervals. doctor_main takes one more
+ * look afterwards. *first: when the program of the first look started; if a later look finds a
+ * program that started later, the command ends. */
 static struct samples_look *watch(struct target *target, int64_t seconds,
                                   struct reading_began *first) {
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
@@ -85,6 +87,8 @@ static struct samples_look *watch(struct target *target, int64_t seconds,
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
+/* Writes the functions at the address of a frame, innermost first; or module and offset, if the
+ * frame has no names. */
 static void write_functions(struct json_writer *json, const struct model *model,
                             const struct model_frame *frame) {
     const struct model_names *names = frame->names;

@@ -122,7 +122,7 @@ static struct dump_request parse(int argc, char **argv) {
          request.json || request.flat || request.output))
         cli_usage("a flame graph holds every context; of these options, --svg takes only --sort");
     if (request.view.site) {
-        /* checked first, because a wrong expression is a mistake of the user */
+        /* compiled here only to report a wrong expression before the target is opened */
         regex_t regex;
         view_compile_site(&regex, request.view.site);
         regfree(&regex);
@@ -195,7 +195,7 @@ static void write_flame(const struct model *model, const struct dump_request *re
     reading_warn_doubt(model);
 }
 
-/* Returns what the request needs of the target. */
+/* Returns which parts of the target the request needs. */
 static struct target_load_options load_options(const struct dump_request *request) {
     struct target_load_options load = {
         .flags = request->json || request->output         ? MODEL_RESIDENT | MODEL_PINNED
@@ -235,6 +235,7 @@ int dump_main(int argc, char **argv) {
     if (!load_shown(&target, &model, &request, &load))
         target_load(&target, &model, &load);
     reading_check_sort(&model, request.view.sort);
+    /* A copy of a snapshot keeps the views of threads that the snapshot has. */
     if (target.is_snapshot && request.output)
         request.render.threads = model.has_threads;
     reading_resolve(&model, &target, &request.names);

@@ -105,7 +105,8 @@ static double share(int64_t bytes, int64_t whole) {
     return whole > 0 ? (double)bytes / (double)whole : 0;
 }
 
-/* The lines of the text. Each adds up the lines of the ledger that have these keys. */
+/* The first lines of the text output. Each is the sum of the ledger's lines with these keys
+ * (model/memory.c). */
 static const struct group {
     const char *name;
     const char *keys[7];
@@ -137,9 +138,10 @@ static void print_share(int64_t bytes, int64_t whole, bool human, const char *na
     wrap_print(name, 25, 25);
 }
 
-/* Prints the last line: the part of the lines above that is not resident, together with the
- * residue. A residue of more than a hundredth of the resident set is printed with a reason of its
- * own. */
+/* Prints the last line: two lines of the ledger together. not_resident_bytes is negative if the
+ * lines above count memory that is not resident, and positive if more is resident than is in use.
+ * residue_bytes is what no line explains; if it is more than 1 % of the resident set, the line also
+ * says why. */
 static void print_rest(const struct model *model, const struct memory_ledger *ledger,
                        const struct frag_request *request) {
     int64_t away = ledger_line(ledger, "not_resident_bytes");
@@ -147,7 +149,8 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t size = residue < 0 ? -residue : residue;
     int64_t moved = model->mappings.rss_bytes - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
-    /* Without smaps, huge pages are not known; gcore, for one, writes untouched memory, too. */
+    /* If more is resident than is in use, huge pages are the reason. Without smaps that is not
+     * certain: gcore, for one, also writes memory that was never touched. */
     const char *what = away <= 0 ? "counted above, but not resident (not touched, swapped)"
                        : model->has_mappings ? "resident in huge pages, but not in use"
                                              : "resident, but not in use";
@@ -368,7 +371,9 @@ static void print_json(const struct model *model, const struct view *view,
     free(leaves);
 }
 
-/* Returns the contexts whose names the output shows. NULL: it may show all. */
+/* With --quick, returns the contexts whose names the output needs, so that no other names are
+ * looked up. Otherwise, and if the output may show any context, returns NULL. The caller frees it.
+ */
 static bool *find_shown(const struct model *model, const struct frag_request *request) {
     if (!request->quick || request->json || request->limit == 0 || view_chooses(&request->view))
         return NULL;
@@ -400,8 +405,8 @@ int frag_main(int argc, char **argv) {
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1), false);
-    /* Names are looked up while the pages are read. Only the pages tell which contexts are shown,
-     * so --quick reads the pages first. */
+    /* Without --quick, names are looked up while the pages are read. --quick reads the pages first,
+     * in their light form: they tell which contexts are shown, and only these get names. */
     bool *shown = NULL;
     target_load_contexts(&target, &model, &load);
     if (model.recording) {

@@ -73,7 +73,8 @@ static void write_row(struct json_writer *json, const char *name, const char *va
     json_put_close(json, '}');
 }
 
-/* Splits one line of the target's answer: name, value, default, settable, help. */
+/* Splits one line of the target's answer into name, value, default, settable and help. Returns
+ * false if a field is missing. */
 static bool split_line(char *line, char *fields[5]) {
     for (int i = 0; i < 5; i++)
         fields[i] = line ? strsep(&line, "\t") : NULL;

@@ -50,6 +50,8 @@ int64_t placing_waste(const struct placing *placing, const struct model *model,
                                       : holders_waste(model, members);
 }
 
+/* Returns the bytes that the placement is expected to save once the live chunks of these contexts
+ * have been freed; WIRE_UNKNOWN: it cannot be predicted. */
 static int64_t predict(const struct model *model, const struct chosen *chosen,
                        const struct placing *placing) {
     struct holders holders;

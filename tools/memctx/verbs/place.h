@@ -12,7 +12,7 @@ struct placing {
     const char *where;  /* where the next chunks go, for the text output */
     enum wire_placement placement;
 };
-/* Return the placing with this policy or with this action; NULL: there is none. */
+/* Both return the placing with this policy or with this action; NULL: there is none. */
 const struct placing *placing_by_policy(const char *policy);
 const struct placing *placing_by_action(const char *action);
 /* Returns true if the effect of a placing is measured by the free bytes around the chunks;

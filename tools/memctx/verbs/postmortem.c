@@ -55,7 +55,7 @@ enum ending {
     ENDING_SWITCHED_OFF, /* memctx set record=off ended the recording */
     ENDING_RESTRICTED,   /* the program restricted its system calls, which ended the recording */
     ENDING_KILLED,       /* no exit handler ran */
-    ENDING_REBOOTED,     /* the machine was booted after the last moment, or is another one */
+    ENDING_REBOOTED,     /* the machine was booted since, or the file comes from another machine */
     /* the file has no end, but the process may not have been allowed to write one */
     ENDING_UNKNOWN,
 };
@@ -121,8 +121,9 @@ static bool runs_other_program(const struct model *model, pid_t pid) {
     return got > 0 && (length != path_length(model->exe) || strncmp(path, model->exe, length) != 0);
 }
 
-/* Returns true if a process still writes into the file: the library holds a lock on it. So a
- * process in a container is found whose pid this command does not see. */
+/* Returns true if a process still writes into the file. As long as it does, the library holds a
+ * lock on a byte of the file. The lock also shows a process in a container, whose pid this command
+ * does not see. */
 static bool is_written(const char *path) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct flock byte = {.l_type = F_RDLCK, .l_start = RECORD_LOCK_AT, .l_len = 1};
@@ -155,8 +156,9 @@ static enum ending find_ending(const struct model *model) {
 }
 
 /* Returns how many processes of the control group the kernel has killed for memory since the last
- * moment; WIRE_UNKNOWN: the count cannot be read any more, or the path is another group's by now.
- * In a container the path is that of the reader's own group. */
+ * moment. WIRE_UNKNOWN: the count cannot be read any more, or the path now belongs to another
+ * group, as the inode shows. A path that was recorded in a container names the group of this
+ * command here. */
 static int64_t read_kills(const struct model_recording *recording) {
     char text[1024], *path;
     struct stat status;
@@ -386,15 +388,17 @@ static void print_json(const struct model *model, const struct findings *finding
     free(told);
 }
 
-/* Loads the state from which growth is counted: that of --last before the chosen moment, or else
- * the first one. Returns false if the recording has no moment before the chosen one. */
+/* Loads the moment from which growth is counted: the one that is earlier than the chosen moment by
+ * the time of --last, or the first one if the recording begins later. Returns false if the
+ * recording has no moment before the chosen one. */
 static bool load_before(struct model *before, const struct model *model, const char *path,
                         const struct request *request) {
     const struct model_recording *recording = model->recording;
     struct cli_failure failure;
     if (recording->chosen == 0)
         return false;
-    /* snapshot_load counts back from the last moment. */
+    /* snapshot_load counts a time back from the last moment, so the time between the chosen and the
+     * last moment is added. memctx_marks_parse returns milliseconds times MEMCTX_MARKS_PACK. */
     const struct model_moment *last = &recording->moments[recording->moment_count - 1];
     const struct model_moment *chosen = chosen_moment(model);
     double behind_s = last->uptime_s + last->slept_s - chosen->uptime_s - chosen->slept_s;
@@ -403,7 +407,8 @@ static bool load_before(struct model *before, const struct model *model, const c
     bool good = snapshot_load(before, path, when, &failure) ||
                 snapshot_load(before, path, "start", &failure);
     free(when);
-    /* The process may have recorded more since, over the old moments. */
+    /* A process that still runs may have written over the earlier moments since the model was
+     * loaded. */
     return good && before->uptime_s < model->uptime_s;
 }
 

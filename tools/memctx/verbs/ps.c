@@ -45,8 +45,8 @@ struct list {
     size_t count, capacity;
 };
 
-/* Reads the figures of a process that does not answer. A child reads them, because nobody named
- * this process, and its tables may be damaged on purpose. */
+/* Reads the memory of a process that does not answer, and takes the figures from it. A child does
+ * that: the user did not name this process, and its tables may be damaged on purpose. */
 static void read_outside(struct row *row) {
     struct totals_outside answer = {.totals = row->totals};
     if (!totals_read_outside(&row->facts, row->reason, &answer))
@@ -89,7 +89,7 @@ static bool visit_process(pid_t pid, void *argument) {
         return true;
     row.totals.uptime_s = row.facts.age_s;
     ask_process(&row);
-    /* The process may have ended while it was asked. */
+    /* A process that has ended while it was asked is left out. */
     struct process_facts again;
     if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
                        process_find_library(&again) != PROCESS_WITH))
@@ -122,8 +122,8 @@ static bool is_old(int directory, const char *name) {
            (name[0] != '.' || time(NULL) - status.st_mtime > TEMPORARY_MAX_AGE_S);
 }
 
-/* Removes the stale sockets of one directory. The directory must not be a link, and must belong to
- * this user unless this user is root. */
+/* Removes the stale sockets of one directory, and returns their number. The directory must not be a
+ * link, must belong to this user unless this user is root, and must not be writable for others. */
 static size_t sweep_directory(const char *path) {
     struct stat status;
     if (lstat(path, &status) != 0 || !S_ISDIR(status.st_mode) || (status.st_mode & 022) != 0 ||

@@ -16,7 +16,9 @@ bool reading_wants_human(void) {
     return terminal_is_output();
 }
 
-/* libdwfl takes a relative directory as one beside each file, and separates directories by ':'. */
+/* Returns the absolute path of the directory of --debug-dir, or ends the command. libdwfl would
+ * look for a relative directory beside each file, and takes ':' for the end of a directory's path.
+ */
 static const char *debug_directory(const char *given) {
     struct stat status;
     char *path = realpath(given, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reading.h - options and name look-up that the reading verbs share (dump, frag, diff, reset
- * --site).
+ * reading.h - what the verbs share that read a process or a file: options, look-up of names, and
+ * checks of what was read.
  */
 #ifndef MEMCTX_READING_H
 #define MEMCTX_READING_H
@@ -51,8 +51,11 @@ bool reading_wants_human(void);
 #define READING_PAGER_HELP                                                                         \
     "  --no-pager         do not send long output on a terminal through $PAGER (default less)\n"
 
+/* Handles an option of READING_NAME_OPTIONS. Its value, if it has one, is in optarg. Ignores other
+ * options. */
 void reading_take(struct reading_names *names, int option);
-/* Looks up the model's names unless `names` or a snapshot with names makes that needless. */
+/* Looks up the names of the model's functions, unless the snapshot has them. With --no-symbols
+ * looks up none, and removes those that the snapshot has. */
 void reading_resolve(struct model *model, const struct target *target,
                      const struct reading_names *names);
 /* Like reading_resolve, but for a model that has frames and no contexts yet: any frame may be the
@@ -65,12 +68,12 @@ struct symbols_work *reading_begin(const struct model *model, const struct targe
                                    const struct reading_names *names, const bool *only);
 void reading_finish(struct symbols_work *work, struct model *model,
                     const struct reading_names *names);
-/* Returns true if the process of a snapshot or recording still runs. Then the names of generated
- * code can be looked up, and files that only this process sees, such as those of its container.
- * `path`: path of the snapshot or recording. A recording holds the pid that the process has in its
- * container. So if `path` is /proc/PID/root/..., this PID is tried first, and at last all processes
- * that have the pid in their containers. A process that got the pid later has another start time
- * and does not count. */
+/* Returns true, and fills in *facts, if the process of the snapshot or recording `path` still runs.
+ * Then names of generated code can be looked up, and files that only the process sees, such as
+ * those of its container. A recording of a process in a container has the pid that the process has
+ * there. So these pids are tried: PID if `path` is /proc/PID/root/..., the pid itself, and at last
+ * each process that has this pid in its own pid namespace. Start times are compared, because
+ * another process may have got the pid. */
 bool reading_still_runs(const struct model *model, const char *path, struct process_facts *facts);
 /* The moment at which the program of a process started lies between two times of the monotonic
  * clock. */
@@ -91,7 +94,7 @@ const char *reading_doubt(const struct model *model);
 /* Warns if the figures are not exact, for output in a format that has no place for such a remark.
  */
 void reading_warn_doubt(const struct model *model);
-/* Notes on standard error if two states that were compared are of different programs or builds, or
+/* Prints notes to standard error if the two compared states are of different programs or builds, or
  * if counters were reset between them. */
 void reading_note_differences(const struct compare *compare, const struct model *before,
                               const struct model *after);

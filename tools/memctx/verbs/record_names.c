@@ -29,11 +29,11 @@
 #include "target/target.h"
 #include "verbs/recorded.h"
 
-#define FIRST_MS 2000 /* the library writes the first moment soon after the start */
-#define MOST_MS 600000
-#define LOOKUP_S 120 /* processor time of one look-up of names */
+#define FIRST_MS 2000  /* the library writes the first moment soon after the start */
+#define MOST_MS 600000 /* longest pause between two look-ups */
+#define LOOKUP_S 120   /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
-#define CALLERS_MAX 64
+#define CALLERS_MAX 64 /* most ancestors of a process that are looked at */
 
 void record_names_add(const char *path, const struct reading_names *names) {
     struct target target;
@@ -75,6 +75,7 @@ static bool is_of_program(pid_t pid, pid_t program) {
     return pid == program;
 }
 
+/* Asks the kernel to kill this process before all others when memory is short. */
 static void write_score(void) {
     int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (score < 0)
@@ -84,6 +85,7 @@ static void write_score(void) {
     close(score);
 }
 
+/* Adds names to one recording, in a child with bounded memory and processor time. */
 static void name_one(const char *path) {
     const struct reading_names names = {0};
     int status;
@@ -101,8 +103,9 @@ static void name_one(const char *path) {
     }
 }
 
-/* Adds names to the recordings of the program and of its children. `ended`: the program has ended,
- * so its children cannot be recognised any more, and only its own recording gets names. */
+/* Adds names to the recordings of the program and of its descendants. `ended`: the program has
+ * ended, so its descendants cannot be recognised any more, and only the recording of the program
+ * itself gets names. */
 static void name_all(const char *directory, pid_t program, bool ended) {
     DIR *folder = opendir(directory);
     const struct dirent *entry;
@@ -135,7 +138,8 @@ static _Noreturn void run_beside_program(const char *directory, pid_t program, i
     _exit(CLI_DONE);
 }
 
-/* Closes everything that the program's user may wait for: terminal, pipes, directory. */
+/* Lets go of everything for whose end somebody may wait: the terminal, pipes, the current
+ * directory. The pidfd gets the number 3. */
 static void detach(int pidfd) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     setsid();

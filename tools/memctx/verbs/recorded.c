@@ -33,8 +33,8 @@ void recorded_take(struct findings_input *input, const struct target *target,
     input->limit = limit;
 }
 
-/* The name of a program may end in .1, too, such as ruby3.1. Then there is no recording of the name
- * without .1. */
+/* A program's own name may end in .1, as ruby3.1 does: its recording memctx-PID-ruby3.1.rec is no
+ * older one. So a recording counts as older only if one without .1 is there. */
 bool recorded_was_replaced(const char *path) {
     static const char end[] = ".1.rec";
     size_t length = strlen(path), end_length = sizeof end - 1;

@@ -13,7 +13,7 @@
 
 enum { OPTION_CONTEXT = 1, OPTION_SITE, OPTION_NAMED, OPTION_TIMEOUT };
 
-#define LOOK_EVERY_MS 20
+#define LOOK_EVERY_MS 20 /* pause between two looks at what the program has reset */
 
 static const struct option options_list[] = {{"context", required_argument, NULL, OPTION_CONTEXT},
                                              {"site", required_argument, NULL, OPTION_SITE},
@@ -58,6 +58,8 @@ struct answers {
     int64_t asked, reset, freed_bytes;
 };
 
+/* Sends "ask NAME", which asks the program to reset its contexts of this name, or "look NAME",
+ * which asks only how many of them it has reset. */
 static struct answers ask_named(struct target *target, const char *verb, const char *name) {
     struct answers answers = {0};
     char *request = cli_format("%s %s", verb, name);

@@ -25,7 +25,8 @@ static int64_t read_bytes(const char *text) {
     return digits == 0 || errno != 0 || number >= 1LL << (62 - shift) ? -1 : number << shift;
 }
 
-/* The policies, limits and options that the words of a rule, read so far, ask for. */
+/* What the words of a rule that were read so far ask for: the numbers of policies and limits, the
+ * policy mixed, and an option that needs pages of its own. */
 struct wanted {
     unsigned int policies, limits;
     bool mixed, own;
@@ -54,7 +55,8 @@ static const char *read_word(const char *word, struct wanted *wanted) {
     return NULL;
 }
 
-/* The library keeps each rule twice in a room of this size (TEXTS_BYTES in src/rules/rules.c). */
+/* Bytes that the library has for the texts of all rules, each of which it stores twice (TEXTS_BYTES
+ * in src/rules/rules.c). */
 #define RULE_TEXTS_BYTES 4096
 
 static size_t room_of(size_t rule_length) {
@@ -65,7 +67,7 @@ void rule_check(const char *rule) {
     static struct rule_patterns patterns;
     struct cli_failure failure;
     struct wanted wanted = {0};
-    static size_t room = RULE_TEXTS_BYTES;
+    static size_t room = RULE_TEXTS_BYTES; /* left for further rules of this command */
     const char *equals = strrchr(rule, '='), *wrong = NULL;
     if (!equals || equals == rule)
         cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", rule);
@@ -98,7 +100,7 @@ void rule_check(const char *rule) {
         cli_usage("the rule \"%.100s\" is not understood: %s", rule, wrong);
 }
 
-/* Returns how much room the rules of the process take. *count: their number. */
+/* Returns the bytes that the texts of the process's rules take. *count: the number of rules. */
 static size_t room_in_use(struct target *target, size_t *count) {
     char *text = target_ask_text(target, WIRE_RULES, "list", strlen("list"));
     char *rest = text, *line;

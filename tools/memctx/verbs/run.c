@@ -85,9 +85,9 @@ static void check_rule(const char *rule) {
     }
 }
 
-/* Checks the rules of one --rule (mostly one rule; else separated by ';'), and adds them behind the
- * rules that MEMCTX_RULES has already. If several rules match a path, the first of them applies.
- * Returns the number of the rules. */
+/* Checks the rules of one option --rule, which ';' or a newline separates, and adds them behind the
+ * rules that MEMCTX_RULES has already: the first rule that matches a path applies. Returns the
+ * number of the rules. */
 static size_t add_rules_to_environment(const char *rules) {
     size_t count = 0;
     const char *before = getenv("MEMCTX_RULES");
@@ -108,9 +108,9 @@ static size_t add_rules_to_environment(const char *rules) {
     return count;
 }
 
-/* Makes the directory for recordings, and makes and removes a file in it. The library itself would
- * only count the failed writes. access() would not do: root may write to /proc and /sys, where
- * nobody can make files. */
+/* Makes the directory for recordings, and makes and removes a file in it, because the library
+ * itself would only count the writes that fail. access() would not show that: root may write to
+ * /proc and /sys, where nobody can make files. */
 static void set_record(const char *directory) {
     char path[PATH_MAX];
     struct stat status;
@@ -122,9 +122,10 @@ static void set_record(const char *directory) {
         cli_die(CLI_REFUSED, "--record takes a directory; %s is a file", directory);
     char *trial = cli_format("%s/.memctx-XXXXXX", path);
     int fd = mkstemp(trial);
+    /* In /proc, mkstemp fails with ENOENT, although the directory is there. */
     if (fd < 0)
         cli_die(CLI_REFUSED, "--record: no file can be made in %s; %s; name another directory",
-                directory, errno == ENOENT ? "it takes no files" : strerror(errno)); /* /proc */
+                directory, errno == ENOENT ? "it takes no files" : strerror(errno));
     close(fd);
     unlink(trial);
     free(trial);
@@ -192,7 +193,7 @@ int run_main(int argc, char **argv) {
     char *path;
     char pid[24];
     int option;
-    /* "+" ends the options at the first word that is none; later options are the program's. */
+    /* "+" ends the options at the first word that is no option; later options are the program's. */
     while ((option = cli_next_option(argc, argv, "+:vhV", options_list)) != -1) {
         switch (option) {
         case OPTION_DEPTH: set_option("depth", optarg); break;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* self.h - reads the library's own statistics (WIRE_SELF), for `memctx dump --self`. */
+/* self.h - reads the library's own statistics (WIRE_SELF), for dump --self, doctor and report. */
 #ifndef MEMCTX_SELF_H
 #define MEMCTX_SELF_H
 

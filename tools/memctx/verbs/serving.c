@@ -11,7 +11,7 @@
 #include "target/target.h"
 
 #define SECRET_MAX 65536 /* bytes of a file with a token, a certificate or a key */
-#define TOKEN_MIN 16
+#define TOKEN_MIN 16     /* least characters of a token */
 #define EVERY_MS_MIN 100
 
 char *serving_read_file(const char *option, const char *path, bool private) {

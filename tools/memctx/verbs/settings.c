@@ -19,7 +19,7 @@
 static const char *const control_mode_words[] = {MEMCTX_CONTROL_MODE_WORDS};
 static const char *const fold_mode_words[] = {MEMCTX_FOLD_MODE_WORDS};
 static const char *const thp_mode_words[] = {MEMCTX_THP_MODE_WORDS};
-/* The word of the value 0. An entry with this list accepts "off", and texts such as "10m,24", which
+/* The words of MEMCTX_MARKS: one, for the value 0. Other values are texts such as "10m,24", which
  * memctx/marks.h reads. */
 static const char *const marks_words[] = {"off"};
 
@@ -78,7 +78,7 @@ const char *settings_suggest(const char *name, const char *otherwise) {
     return nearest_text(&nearest, "", otherwise);
 }
 
-#define PERCENT_MAX 50
+#define PERCENT_MAX 50 /* as in src/base/options.c */
 
 /* Checks a size as the library does: "N", "NK", "NM", "NG" or "N%". */
 static bool accepts_size(const struct settings_entry *entry, const char *text) {

@@ -37,7 +37,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
-#define PATIENCE_S 5 /* --batch ends after this many seconds without an answer */
+#define PATIENCE_S 5 /* --batch ends when one process has not answered for so many seconds */
 
 struct top_request {
     struct frame_options frame;
@@ -149,7 +149,8 @@ static void sleep_until_next(double *next_s, double interval_s) {
     nanosleep(&rest, NULL);
 }
 
-/* Ends the command if the process has ended, or has not answered for PATIENCE_S seconds. */
+/* Ends the command if the process has ended, has never answered, or has not answered for PATIENCE_S
+ * seconds. *silent_s: time of the first look without an answer; 0: the last look had one. */
 static void give_up(const struct watch *watch, double *silent_s) {
     bool mistake = !watch->loaded && watch->history.count == 0 && watch->state == WATCH_SILENT;
     if (watch->state == WATCH_ENDED || mistake)

@@ -55,6 +55,7 @@ static void read_trim(const struct target *target, struct client_answer *answer,
     memcpy(trim, answer->body, sizeof *trim);
     free(answer->body);
     struct process_facts now;
+    /* A process that sees no /proc answers -1, so this command reads the resident set itself. */
     if (trim->rss_after < 0 && process_read_facts(target->facts.pid, &now)) {
         trim->rss_before = target->facts.rss_bytes;
         trim->rss_after = now.rss_bytes;

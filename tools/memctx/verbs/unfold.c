@@ -119,7 +119,7 @@ static void print_text(const struct target *target, const struct unfolding *unfo
 void unfold_contexts(const struct choice *choice, int64_t seconds) {
     struct target target;
     struct unfolding unfolding = {.verb = (uint32_t)seconds};
-    int64_t figures[3];
+    int64_t figures[3]; /* the numbers of the answer to WIRE_UNFOLD (memctx/wire.h) */
     if (!choice->site)
         add_by_number(&unfolding, choice);
     target_open(&target, choice->target, true);

@@ -44,7 +44,8 @@ static int64_t max_ms(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-/* Reads the limit. With `tell`, prints a line if the limit has changed since the last time. */
+/* Reads the smallest memory limit of the process. `tell`: prints a line if the limit has changed
+ * since the last time. */
 static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     struct limits_found found;
     char bytes[RENDER_NUMBER_BYTES];
@@ -61,6 +62,9 @@ static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
     watch_log(&line, "the limit is now %s, %s", render_bytes(bytes, found.bytes, true), found.from);
 }
 
+/* Finds the file of memory pressure of the process, and opens a trigger for each psi condition with
+ * a window of at most TRIGGER_MS_MAX, the longest that the kernel takes. Conditions with longer
+ * windows are evaluated only at each look. */
 static void open_triggers(struct watched *process) {
     char path[PATH_MAX];
     if (!settings.needs_pressure)
@@ -175,8 +179,8 @@ static void tell_silence(struct watched *process, const char *reason, bool stopp
     watch_log(&line, "%s; conditions on inuse, waste and growth wait until it answers", reason);
 }
 
-/* Reads the sums of a process without a socket from outside. This takes longer for a process with
- * more call paths; the pause after it grows with it. */
+/* Reads the memory of a process that has no socket, and takes the sums from it. The more call paths
+ * the process has, the longer that takes, and the longer is the pause afterwards. */
 static bool ask_outside(struct watched *process, const char *why, struct totals *totals) {
     struct totals_outside answer;
     int64_t began_ms = clock_now_ms();
@@ -327,9 +331,9 @@ static void tell_lack(void) {
     told = true;
 }
 
-/* Takes the new name of a process that has executed another program. Only a process whose name in
- * the kernel and whose command line have both changed counts as such a process: without an exec, a
- * process may change one of the two for each of its tasks. */
+/* Takes the new name of a process that has executed another program. The name in the kernel and the
+ * command line must both have changed: without an exec, a process may change one of them for each
+ * of its tasks. */
 static void take_program(struct watched *process, const struct process_facts *facts) {
     if (strcmp(process->named.name, facts->name) == 0 ||
         strcmp(process->named.command, facts->command) == 0 ||
@@ -491,7 +495,7 @@ static void run_loop(int ended_fd, const sigset_t *waiting) {
     }
 }
 
-/* Writes whole seconds as such, other times in milliseconds. */
+/* Writes a time in seconds if it is a whole number of seconds, else in milliseconds. */
 static const char *show_time(char *text, size_t bytes, int64_t ms) {
     bool whole = ms % 1000 == 0;
     snprintf(text, bytes, "%lld %s", (long long)(whole ? ms / 1000 : ms), whole ? "s" : "ms");

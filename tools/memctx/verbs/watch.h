@@ -27,6 +27,7 @@ struct watch_settings {
     struct condition conditions[WATCH_CONDITIONS_MAX];
     struct watch_action actions[WATCH_ACTIONS_MAX]; /* actions of each event, in this order */
     size_t condition_count, action_count;
+    /* keep: number of the newest events of a process whose files are kept */
     int64_t every_ms, cool_ms, timeout_ms, keep;
     /* limit for the data of each child that makes a snapshot or runs doctor; 0: no limit */
     int64_t memory_bytes;
@@ -42,7 +43,7 @@ struct watch_settings {
 /* The files of one event. They are removed together. */
 struct watch_files {
     char *snapshot, *doctor; /* NULL: there is none */
-    bool earlier;            /* of an ended process of the same program */
+    bool earlier;            /* taken over from an ended process of the program */
     int64_t inuse_bytes;     /* bytes in use at the event; CONDITION_UNKNOWN: not known */
 };
 
@@ -141,8 +142,8 @@ void watch_files_keep(const struct watch_settings *settings, struct watch_event 
 /* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
  */
 const char *watch_files_newest(const struct watch_event *event);
-/* Takes the list of a process's files away. The files stay, until another process of the same
- * program has newer ones. */
+/* Called before a process is forgotten. The files stay; the next process of its program that gets
+ * files takes the list over. */
 void watch_files_forget(struct watched *process);
 
 #endif

@@ -75,8 +75,8 @@ static struct watch_line line_of(const struct watch_event *event, const char *na
 
 /* --- the child ------------------------------------------------------------------------------- */
 
-/* Limits the data of this process and of those that it starts to `bytes` (0: no limit), as far as
- * the hard limit allows. Without `raises` a lower limit stays in force. */
+/* Sets RLIMIT_DATA of this process and of its children to `bytes` (0: no limit), but not above the
+ * hard limit. Without `raises`, a lower limit that is in force stays. */
 static void limit_memory(int64_t bytes, bool raises) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_DATA, &limit) != 0)
@@ -88,8 +88,8 @@ static void limit_memory(int64_t bytes, bool raises) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* Runs in the child: executes memctx dump or memctx doctor. When memory is short, the kernel is to
- * end the child rather than the target. */
+/* Runs in the child: executes memctx dump or memctx doctor. Sets oom_score_adj, so that the kernel
+ * kills this child before the target when memory is short. Returns only on failure. */
 static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
     const char *words[10];
     char pid[24];
@@ -118,6 +118,7 @@ static void become_reader(const struct watch_event *event, enum watch_kind kind,
         close(score);
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    /* The parent may have ended before prctl, which then has no effect. */
     if (getppid() != parent)
         _exit(CLI_REFUSED);
     execv("/proc/self/exe", (char *const *)words);
@@ -130,6 +131,8 @@ static void set_number(const char *name, int64_t value) {
     setenv(name, text, 1);
 }
 
+/* Runs in the child: executes the user's command, with the facts of the event in its environment.
+ * Returns only on failure. */
 static void become_command(const struct watch_event *event, const char *command) {
     set_number("MEMCTX_PID", event->process->facts.pid);
     setenv("MEMCTX_WHEN", condition_text(event), 1);
@@ -374,8 +377,8 @@ static void close_outputs(void) {
     run.messages = -1;
 }
 
-/* Begins the second step of a snapshot. Returns false and sets errno if nothing could be started.
- */
+/* Begins the second step of a snapshot, which packs it with names. Returns false and sets errno if
+ * nothing could be started. */
 static bool begin_names(struct watch_event *event, const struct watch_action *action) {
     close_outputs();
     run.message_length = 0;

@@ -85,8 +85,8 @@ static void prune(const struct watch_settings *settings, struct watched *process
     }
 }
 
-/* The files of an ended process. The next process of its program that gets files takes them over:
- * otherwise a service that fails and is started again would leave new files each time. */
+/* The files of an ended process. The next process of its program that gets files takes them over.
+ * Otherwise a service that fails and is started again would add --keep files each time. */
 struct past {
     struct past *next;
     char *program;
