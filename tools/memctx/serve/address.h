@@ -15,6 +15,8 @@ struct address {
     socklen_t length;
 };
 
+/* Reads the value of --listen. Returns false and the reason if it is no address. `word` must stay
+ * valid, because the path of a Unix socket is a part of it. */
 bool address_parse(struct address *address, const char *word, struct cli_failure *failure);
 /* Returns a socket that listens, or -1. A Unix socket has mode 0600; a socket file on which no
  * process listens any more is replaced. If the port is 0, sets it to the port that the kernel

@@ -64,6 +64,7 @@ enum exposition_format exposition_choose(const char *accept) {
             any = quality > any ? quality : any;
         at += length;
     }
+    /* A wildcard counts for text/plain if no entry names text/plain. */
     if (text < 0)
         text = any;
     return open_metrics > 0 && open_metrics >= text ? EXPOSITION_OPENMETRICS

@@ -73,11 +73,12 @@ extern const char *const exposition_types[EXPOSITION_FORMATS];
 /* Returns the format that an Accept header prefers. `accept` is NULL if there is no such header. */
 enum exposition_format exposition_choose(const char *accept);
 
-/* Writes NAME="VALUE", with the value escaped and at most `most` bytes of it. Bytes that are not
- * UTF-8 are replaced. */
+/* Writes NAME="VALUE", with the value escaped and at most `most` characters of it. Bytes that are
+ * not UTF-8 are replaced. */
 void exposition_put_label(FILE *file, const char *name, const char *value, size_t most);
 /* Writes one line of a process's figures. `labels` may be "". Writes nothing for WIRE_UNKNOWN. */
 void exposition_put(FILE *file, enum exposition_family family, const char *labels, int64_t value);
+/* Writes such a line, without labels, with a number of seconds. */
 void exposition_put_seconds(FILE *file, enum exposition_family family, double seconds);
 
 /* The figures of one process. */

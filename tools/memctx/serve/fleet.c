@@ -196,7 +196,7 @@ void fleet_refresh(struct fleet *fleet) {
         else
             free_process(fleet->processes[i]);
     fleet->count = left;
-    /* ended processes were dropped before, so that their numbers are free */
+    /* ended processes were dropped first, so that new processes can get their numbers */
     for (size_t i = 0; i < refresh.count; i++)
         add_process(fleet, &refresh.fresh[i]);
     free(refresh.fresh);
@@ -234,6 +234,7 @@ static bool start_teller(struct fleet_process *process) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         return false;
     fflush(NULL);
+    /* The turns have to be there before the first fork, so that all tellers share them. */
     namer_share_turns();
     process->teller = fork();
     if (process->teller == 0) {
@@ -294,7 +295,8 @@ size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries) {
     return count;
 }
 
-/* Takes the teller's answer if all its bytes have come. */
+/* Takes the teller's answer if all its bytes have come. An answer that begins with "!" is the
+ * reason why the process gave no figures. */
 static void take_answer(struct fleet_process *process) {
     uint32_t length;
     if (process->incoming_bytes < sizeof length)

@@ -61,11 +61,13 @@ bool fleet_waits(const struct fleet *fleet, int64_t asked_ms);
 size_t fleet_poll(const struct fleet *fleet, struct pollfd *entries);
 /* Reads the answers that the descriptors of the poll list have. */
 void fleet_read(struct fleet *fleet, const struct pollfd *entries, size_t count);
-/* Returns the metrics of all processes. A process without an answer is reported as down. */
+/* Returns the metrics of all processes. A process that has not answered the scrape is reported as
+ * down; a process that was found after the scrape began is left out. The caller frees the text. */
 char *fleet_write(const struct fleet *fleet, enum exposition_format format, size_t *length);
-/* Returns the first process that `word` names. `word` is a pid, a program's name, or NULL for every
- * process. With a name, `number` is the number that the process must have (0: any number). Sets
- * *count to the number of processes that `word` names. Returns NULL if there is none. */
+/* Returns a process that `word` names; if there are several, the one that was found last. `word` is
+ * a pid, a program's name, or NULL for every process. `number` is the number that the process must
+ * have (0: any number). Sets *count to the number of processes that `word` and `number` name.
+ * Returns NULL if there is none. */
 struct fleet_process *fleet_find(const struct fleet *fleet, const char *word, unsigned number,
                                  size_t *count);
 /* Ends all tellers. */

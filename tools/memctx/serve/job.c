@@ -30,7 +30,8 @@ static void execute(const char *const *words) {
     cli_warn("cannot execute /proc/self/exe; %s", strerror(errno));
 }
 
-/* Forks the child of a job; its standard output and standard error go to pipes. */
+/* Forks the child of a job; its standard error and its output go to pipes. Also returns true in the
+ * child, where job->child is 0 and *out is the descriptor for the output. */
 static bool begin(struct job *job, const char *key, int64_t deadline_ms, int *out) {
     int outs[2] = {-1, -1}, errors[2] = {-1, -1};
     if (pipe2(outs, O_CLOEXEC) != 0)

@@ -22,7 +22,7 @@ struct job {
     pid_t child;
     int64_t deadline_ms;
     bool done;  /* the command has ended: the fields below are complete */
-    bool late;  /* the job was killed at its deadline */
+    bool late;  /* the job was killed: its time was over, or its output too long */
     int status; /* the command's exit status, or -1 */
     struct job_output {
         int fd;
@@ -38,7 +38,8 @@ bool job_start_call(struct job *job, const char *key, void (*write)(int fd, cons
                     const void *argument, int64_t deadline_ms);
 /* Adds the job's descriptors to a poll list. Returns the number of entries added. */
 size_t job_poll(const struct job *job, struct pollfd *entries);
-/* Reads the output that has come. Kills the job if its deadline has passed. */
+/* Reads the output that has come. Kills the job if its deadline has passed, or if its output has
+ * 256 MiB. */
 void job_run(struct job *job, int64_t now_ms);
 /* Returns why the command failed, as it wrote to standard error; NULL: it wrote nothing. */
 const char *job_find_reason(struct job *job);

@@ -10,8 +10,8 @@
 
 #define KERNEL_BUFFER 8192 /* bytes that the kernel keeps for a client that does not read */
 
-/* Gives the HTTP library the next bytes of the buffer. If it is empty, the connection is suspended
- * until wake(). */
+/* Gives the HTTP library the next bytes of the buffer. If the buffer is empty, suspends the
+ * connection until wake() is called. */
 static ssize_t give(void *closure, uint64_t position, char *to, size_t room) {
     struct listener *listener = closure;
     size_t part = listener->length < room ? listener->length : room;
@@ -76,6 +76,8 @@ size_t listeners_of(const struct listeners *listeners, const void *subject) {
     return count;
 }
 
+/* Appends an event to the buffer. If it does not fit, the client reads too slowly, and its
+ * connection is ended. */
 static void put(struct listener *listener, const char *text, size_t length) {
     if (listener->over)
         return;

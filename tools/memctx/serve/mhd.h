@@ -39,6 +39,7 @@ struct mhd {
 };
 extern struct mhd mhd; /* all NULL before mhd_load */
 
+/* Loads the library. Returns false and the reason if that fails. */
 bool mhd_load(struct cli_failure *failure);
 
 #endif

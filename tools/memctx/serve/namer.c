@@ -50,13 +50,13 @@ void namer_begin(struct namer *namer) {
 }
 
 uint64_t namer_hash(uint64_t hash, const struct model_frame *frame) {
-    /* A library that was closed and loaded again has another number, but may have the same
-     * addresses. */
+    /* Two libraries may have had the same addresses, one after the other. So the number of the
+     * module is hashed, too: each loaded library gets a new number. */
     uint64_t mixed = folding_mix(hash, frame->address ^ (uint64_t)frame->kind << 56);
     mixed = folding_mix(mixed, frame->module);
     for (const char *at = frame->label ? frame->label : ""; *at != '\0'; at++)
         mixed = folding_mix(mixed, (unsigned char)*at);
-    return mixed | 1;
+    return mixed | 1; /* 0 marks a free slot of the table */
 }
 
 static struct namer_entry *find_entry(const struct namer *namer, uint64_t hash) {
@@ -234,6 +234,8 @@ static uint64_t hash_path(const struct model *model, uint32_t index) {
     return hash;
 }
 
+/* The contexts that run_child has loaded so far. Paths share their outer contexts, and the model
+ * takes each context once. */
 static struct {
     uint32_t *ids;
     size_t count, room;

@@ -82,7 +82,7 @@ static bool is_new(struct outbox *outbox, const struct outbox_source *source, co
                    long status) {
     char *key = cli_format("%s %u %ld %s", source->program ? source->program : "", source->number,
                            status, text);
-    uint64_t hash = 14695981039346656037U;
+    uint64_t hash = 14695981039346656037U; /* FNV-1a */
     for (const char *at = key; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 1099511628211U;
     free(key);
@@ -106,7 +106,7 @@ static void warn(const struct outbox_source *source, const char *text) {
         cli_warn("%s", text);
 }
 
-/* Counts a failure, and prints it unless a failure with this `key` was printed before. */
+/* Counts a failure, and prints it unless a failure with this `key` was printed within the hour. */
 static void count_failure(struct outbox *outbox, const struct outbox_source *source, long status,
                           const char *key, const char *text) {
     outbox->failed++;
@@ -196,7 +196,9 @@ void outbox_add(struct outbox *outbox, struct outbox_source source, struct engin
             oldest = end;
     }
     *end = item;
-    /* Only the newest metrics wait, because they replace older metrics in the server. */
+    /* A request that is being sent counts for the room of its source, but not if the room is 1, as
+     * for metrics: the newest metrics always wait, because they replace older ones in the server.
+     */
     bool shares = outbox->room > 1 && outbox->under_way && is_same(&outbox->first->source, &source);
     if (oldest && waiting + shares >= outbox->room)
         drop(outbox, oldest);
@@ -236,6 +238,8 @@ void outbox_give_up(struct outbox *outbox, const char *why) {
 
 /* --- sending --------------------------------------------------------------------------------- */
 
+/* Returns the pause after a failure (outbox.h), or the pause that the server asks for if that is
+ * longer. */
 static int64_t choose_pause_ms(const struct outbox *outbox, int64_t asked_ms) {
     unsigned doublings = outbox->failures < 8 ? outbox->failures : 8;
     int64_t pause_ms = (int64_t)PAUSE_FIRST_MS << (doublings > 0 ? doublings - 1 : 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * outbox.h - the requests of `memctx push` that wait in memory for the server. This module decides
- * which are sent again or dropped, and which messages the user gets.
+ * which requests are sent again or dropped, and which messages the user gets.
  *
  * Requests are sent one at a time, in the order in which they were added. After an error that may
  * pass (no answer, 429, 5xx) the first request is sent again after a pause. The pause doubles with
  * each failure up to a minute; a random part of it, at most half, is taken off, so that many hosts
  * do not try at the same moment. A process has a bounded number of requests; if there are more, its
  * oldest one is dropped. All requests together have at most 64 MiB; if there are more, the oldest
- * one of any process is dropped. Each message is written to standard error once; events in JSON go
- * to standard output. For one thread; no function of this header waits.
+ * one of any process is dropped. A message that repeats is written to standard error once an hour;
+ * events in JSON go to standard output. For one thread; no function of this header waits.
  */
 #ifndef MEMCTX_OUTBOX_H
 #define MEMCTX_OUTBOX_H
@@ -59,7 +59,8 @@ void outbox_run(struct outbox *outbox, int64_t now_ms);
 /* Returns the milliseconds until outbox_run has a request to send; -1: it has none until a request
  * is added or an answer comes. */
 int64_t outbox_rest_ms(const struct outbox *outbox, int64_t now_ms);
-/* Drops all waiting requests, and counts them as failed. */
+/* Gives up all requests, also the one that is being sent, and counts them as failed. `why`: the
+ * reason, for messages. */
 void outbox_give_up(struct outbox *outbox, const char *why);
 /* Writes the last line, with the numbers of requests sent, retried, dropped and failed. */
 void outbox_tell_end(const struct outbox *outbox);

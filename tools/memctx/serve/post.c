@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_S 5L
-#define ALL_S 30L
-#define ENTRIES_MAX 256
+#define CONNECT_S 5L          /* longest time for connecting */
+#define ALL_S 30L             /* longest time for a whole request */
+#define ENTRIES_MAX 256       /* most of the caller's descriptors that post_wait looks at */
 #define ANSWER_MAX 200        /* most bytes of the server's answer that a message quotes */
 #define ANSWER_MOST_OTLP 4096 /* most bytes of an OTLP answer, a message of protocol buffers */
 

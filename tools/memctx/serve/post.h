@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * post.h - sends a body to an HTTP server, with libcurl, which is loaded at the first use (mhd.h
- * says why).
+ * post.h - sends a body to an HTTP server, with libcurl. The command is not linked with libcurl,
+ * because its many libraries would slow down the start of every verb (mhd.h).
  *
  * One request is under way at a time. post_begin returns at once; post_wait moves the request's
  * bytes while it waits for the caller's own descriptors. For one thread.
@@ -40,6 +40,7 @@ struct post_result {
     char text[512];  /* why the request failed */
 };
 
+/* Loads libcurl. Returns false and the reason if that fails. */
 bool post_load(struct cli_failure *failure);
 /* Returns NULL if libcurl can parse the URL, else the reason why not. Call post_load first. */
 const char *post_find_mistake(const char *url);

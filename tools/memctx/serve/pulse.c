@@ -13,7 +13,8 @@
 #include "live/watch.h"
 #include "snapshot/snapshot.h"
 
-#define LOOK_SHARE 10  /* a pause is at least this many times as long as the look before it */
+/* if a look takes more than 1/10 of the interval, the pause is 10 looks long */
+#define LOOK_SHARE 10
 #define NAME_BYTES 400 /* a longer call path is cut off after this many bytes */
 
 int64_t pulse_wall_ms(int64_t last_ms) {
@@ -118,6 +119,7 @@ static void tell(int fd, const struct watch *watch, enum pulse_state state, int6
     json_put_close(&json, '}');
     fclose(file);
     record.length = (uint32_t)length;
+    /* The server would take a longer text for damage. */
     if (length <= PULSE_TEXT_MAX) {
         write_whole(fd, &record, sizeof record);
         write_whole(fd, text, length);
@@ -176,6 +178,7 @@ static int64_t tell_past(int fd, struct watch *watch, int64_t since_ms) {
 void pulse_run(const struct process_facts *facts, int fd, int64_t every_ms, int64_t since_ms) {
     struct watch watch;
     watch_begin(&watch, facts);
+    /* without an answer on its socket, the process is read from its memory */
     watch.outside = true;
     watch.interval_s = (double)every_ms / 1000;
     int64_t last_ms = tell_past(fd, &watch, since_ms);

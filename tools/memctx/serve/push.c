@@ -22,7 +22,7 @@
 /* most bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
 #define PROFILE_MOST_BYTES (4U << 20)
 #define PROFILES_MOST 8 /* most profiles of a process that wait for the server */
-#define KEEP_MS 600000  /* profiles wait this long in any case, unless newer ones push them out */
+#define KEEP_MS 600000  /* a waiting profile that is younger is not dropped for its age */
 /* after a signal, the waiting requests may still be sent for this long */
 #define END_MS 5000
 #define WAIT_MOST_MS 60000
@@ -42,7 +42,7 @@ struct push {
     int64_t asked_ms;
     bool ending;        /* no further round begins */
     bool has_group;     /* the Pushgateway has metrics of this host */
-    int64_t give_up_ms; /* 0: never */
+    int64_t give_up_ms; /* when the requests that still wait are given up; 0: never */
 };
 
 static volatile sig_atomic_t signals;
@@ -115,12 +115,12 @@ static void finish_profile(struct push *push) {
     struct outbox_source source = {process->program, process->number};
     struct job *job = &push->job;
     if (has_ended(process)) {
-        /* nothing is sent of it, and that is no failure */
+        /* the profile may be of another process; that the process ended is no failure */
     } else if (job->status != CLI_DONE)
         outbox_fail(&push->outbox, source, find_failure(job));
     else if (plain_length(&job->out) > PROFILE_MOST_BYTES && push->samples > 1) {
-        /* Try again with half the samples, which export makes by summing, so that no byte is lost.
-         */
+        /* Try again with half the samples. memctx export sums the samples that it leaves out, so no
+         * byte is lost. */
         push->samples /= 2;
         job_free(job);
         start_profile(push);
@@ -163,8 +163,8 @@ static bool all_ended(const struct push *push) {
     return wanted->word_count > 0 && push->fleet.count == 0;
 }
 
-/* Begins the end: no new round begins. Removes this host's metrics from the Pushgateway, which
- * would keep them for ever. */
+/* Begins the end: no new round begins. Removes the metrics of this host from the Pushgateway, which
+ * would keep them for ever; with --once they stay. */
 static void begin_end(struct push *push, enum outbox_haste haste) {
     if (push->outbox.haste < haste)
         push->outbox.haste = haste;
@@ -189,7 +189,8 @@ static void begin_round(struct push *push) {
     push->samples = push->options->limit_samples;
     if (push->options->server.engine == ENGINE_PUSHGATEWAY) {
         push->round = ROUND_METRICS;
-        push->asked_ms = clock_now_ms(); /* after the search, as in begin_scrape (server.c) */
+        /* after the search, which takes long on a machine with thousands of processes */
+        push->asked_ms = clock_now_ms();
         fleet_ask(&push->fleet, push->asked_ms);
     } else {
         push->round = ROUND_PROFILES;

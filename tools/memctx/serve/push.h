@@ -18,8 +18,8 @@ struct push_options {
     bool once, json;
 };
 
-/* Sends one round if `once`, else until SIGINT or SIGTERM or until all processes that were named by
- * pid have ended. Returns the exit code. */
+/* Sends one round if `once`, else until SIGINT, SIGTERM or SIGHUP, or until all processes that were
+ * named by pid have ended. Returns the exit code. */
 int push_run(const struct push_options *options);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* request.c - checks requests. */
+/* request.c - checks whether a client may ask, and reads the address and the arguments of its
+ * request. */
 #include "serve/request.h"
 
 #include <arpa/inet.h>
@@ -105,7 +106,8 @@ bool request_permit(struct MHD_Connection *connection, const char *url, const ch
     const char *sent = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (!has_right_hosts(connection, version))
         return refuse(refusal, MHD_HTTP_BAD_REQUEST, "the request needs exactly one Host header");
-    if (take_host(url, named, sizeof named)) /* HTTP: then the header Host does not count */
+    /* with such an address, HTTP says that the header Host does not count */
+    if (take_host(url, named, sizeof named))
         host = named;
     if (rules->local_host && host && !is_local_name(host)) {
         return refuse(refusal, MHD_HTTP_FORBIDDEN,
@@ -168,8 +170,8 @@ struct argument_check {
     bool good;
 };
 
-/* Refuses an argument that the address does not take. The message lists the arguments that it
- * takes. */
+/* Refuses an argument that the address does not take. The message lists the arguments that the
+ * address takes. */
 static bool refuse_argument(const struct argument_check *check, const char *key) {
     const char *const *arguments = check->address->arguments;
     char known[120] = "; it takes no arguments";

@@ -24,7 +24,7 @@
 #define TRANSFER_MS 60000 /* longest time for sending a request and reading its answer */
 #define SCRAPE_MS 2000    /* a process that takes longer to answer a scrape is reported as down */
 #define JOB_MS 60000      /* longest time for a job, besides the N s of ?seconds=N */
-#define PAGE_MS 30000
+#define PAGE_MS 30000     /* longest time for the page at / and for the figures of a moment */
 
 /* A request. While it is suspended, it is in the list server.waiting. */
 struct waiting {
@@ -581,6 +581,7 @@ static void stop(struct server *server) {
         resume_request(server, server->waiting,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));
     listeners_end(&server->watching.listeners, NULL);
+    /* resumes the requests, and sends their answers */
     mhd.run(server->daemon);
     mhd.stop_daemon(server->daemon);
     answer_drop(server->data);

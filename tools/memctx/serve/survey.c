@@ -14,7 +14,7 @@ void survey_begin(struct survey *survey) {
 }
 
 static struct survey_name *find_name(const struct survey *survey, const char *name) {
-    uint64_t hash = 0xcbf29ce484222325U;
+    uint64_t hash = 0xcbf29ce484222325U; /* FNV-1a */
     for (const char *at = name; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 0x100000001b3U;
     for (size_t at = hash ^ hash >> 32;; at++) {

@@ -115,8 +115,8 @@ static enum loader_visit visit_frame(struct loader *loader, const struct wire_co
     return LOADER_DROP;
 }
 
-/* Sets the labels of those of the largest call paths that have known names, and asks the namer for
- * the missing names. */
+/* Sets the labels of the largest call paths whose names are known, and asks the namer for the names
+ * of the others. */
 static bool ask_paths(struct teller *teller, struct scrape *scrape) {
     struct namer_wish wishes[SURVEY_PATHS];
     size_t count = 0;
@@ -182,8 +182,8 @@ static void end_scrape(struct scrape *scrape) {
     free(scrape->rules);
 }
 
-/* Connects to the process. Opens the memory of a process that has no socket, but not of one that
- * does not answer on its socket: it may hang, and each scrape would wait for it. */
+/* Connects to the process. If the process has no socket, opens its memory instead; but not if it
+ * does not answer on its socket, because a process that hangs would delay each scrape. */
 static bool connect_teller(struct teller *teller) {
     struct rlimit memory = {CLIENT_OUTSIDE_BYTES, CLIENT_OUTSIDE_BYTES};
     struct cli_failure *failure = &teller->failure, other;
@@ -191,6 +191,7 @@ static bool connect_teller(struct teller *teller) {
         return true;
     if (!client_found_no_socket(&teller->facts, failure))
         return false;
+    /* Damaged tables must not make this process take all memory. */
     setrlimit(RLIMIT_AS, &memory);
     return client_open_outside(&teller->client, &teller->facts, failure->text, &other);
 }

@@ -13,12 +13,12 @@
 #include "base/json.h"
 #include "serve/child.h"
 
-#define WATCHED_LINGER_MS 60000
-#define WATCHED_KEEP_MS 3600000
-#define LOOKS_PER_MOMENT 10
-#define MOMENT_SHARE 5      /* snapshots take at most 1/5 of the time */
-#define MOMENT_MS 60000     /* longest time for a snapshot; then the child is killed */
-#define PULSE_AGAIN_MS 2000 /* least time between two starts of a process's pulse */
+#define WATCHED_LINGER_MS 60000 /* a process is looked at for this long after its last client */
+#define WATCHED_KEEP_MS 3600000 /* its figures are kept for this long after the last request */
+#define LOOKS_PER_MOMENT 10     /* looks of the pulse between two snapshots */
+#define MOMENT_SHARE 5          /* snapshots take at most 1/5 of the time */
+#define MOMENT_MS 60000         /* longest time for a snapshot; then the child is killed */
+#define PULSE_AGAIN_MS 2000     /* least time between two starts of a process's pulse */
 
 /* --- which processes ------------------------------------------------------------------------- */
 
@@ -194,9 +194,10 @@ static void begin_moment(struct watched *watched) {
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
 }
 
-/* Returns the process that loses a moment when all have too many bytes: of those with more than two
- * moments the one with most bytes; or else, of those with two, the one that nobody has looked at
- * for longest. NULL: each has only its last moment. */
+/* Returns the process that loses a moment when all moments together have too many bytes. If any
+ * process has more than two moments, it is the one of these with most bytes. Otherwise it is, among
+ * those with two moments, the one with the oldest request. NULL: each process has only its last
+ * moment. */
 static struct watched *choose_loser(const struct watching *watching) {
     struct watched *largest = NULL, *oldest = NULL;
     for (size_t i = 0; i < watching->count; i++) {

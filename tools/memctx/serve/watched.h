@@ -3,11 +3,12 @@
  * watched.h - the processes for which a live web page is open: their figures of the last hour,
  * snapshots (moments), events.
  *
- * A process is watched from the first request for its live page until WATCHED_LINGER_MS after the
- * last client has gone. One child process (pulse.h) looks at it for all clients. Its figures and
- * moments are kept for WATCHED_KEEP_MS. A child process `memctx dump` takes a snapshot every ten
- * looks, or less often, so that snapshots take at most a fifth of the time. No function of this
- * header waits: the caller polls the descriptors. For one thread.
+ * A process is looked at from the first request for its live page until a minute
+ * (WATCHED_LINGER_MS) after its last client has gone. One child process (pulse.h) looks at it for
+ * all clients. Its figures and moments are kept for an hour (WATCHED_KEEP_MS) after the last
+ * request. A child process `memctx dump` takes a snapshot every ten looks, or less often, so that
+ * snapshots take at most a fifth of the time. No function of this header waits: the caller polls
+ * the descriptors. For one thread.
  */
 #ifndef MEMCTX_WATCHED_H
 #define MEMCTX_WATCHED_H
@@ -58,6 +59,7 @@ struct watched *watching_begin(struct watching *watching, const struct fleet_pro
 /* Returns the entry of a process that is no longer served: the last process with this pid or, if
  * `program` is not NULL, with this program's name. NULL: there is no such entry. */
 struct watched *watching_find(struct watching *watching, pid_t pid, const char *program);
+/* Adds the descriptors of all entries to a poll list. Returns their number. */
 size_t watching_poll(const struct watching *watching, struct pollfd *entries);
 /* Reads the figures that have arrived, takes moments, and stops watching processes that nobody
  * looks at. */
@@ -67,6 +69,7 @@ int watching_timeout_ms(const struct watching *watching, int most);
 /* Returns the entry as JSON of schema memctx-live/1, without the contents of its moments. */
 char *watching_write(const struct watching *watching, const struct watched *watched,
                      size_t *length);
+/* Ends all pulses and snapshots, and frees all entries. */
 void watching_end(struct watching *watching);
 
 #endif
