@@ -69,8 +69,8 @@ struct pack *pack_begin(FILE *file) {
     return pack;
 }
 
-/* Makes the file longer with a skippable frame, if a reader would else refuse it because its body
- * unpacks to too many bytes or rows (snapshot_format.h). */
+/* Makes the file longer with a skippable frame of zstd, if a reader would otherwise refuse the file
+ * because its body unpacks to too many bytes or rows for its length (snapshot_format.h). */
 static void write_padding(struct pack *pack) {
     static const uint8_t nothing[4096];
     uint64_t wanted = 0, by_rows = 0;
@@ -82,6 +82,7 @@ static void write_padding(struct pack *pack) {
     if (wanted <= pack->file_bytes)
         return;
     uint32_t length = (uint32_t)(wanted - pack->file_bytes);
+    /* the magic number of a skippable frame, 0x184d2a50, and the length of the frame */
     const uint8_t head[8] = {0x50,
                              0x2a,
                              0x4d,

@@ -28,8 +28,9 @@ void pack_begin_table(struct pack *pack, enum snapshot_table table);
 void pack_end_row(struct pack *pack);
 void pack_end_table(struct pack *pack);
 
-/* Sets the value of a column in the present row. The caller gives a column a value in all rows of
- * the table or in none. */
+/* Sets the value of a column in the present row, in the encoding of the kind "number", "signed",
+ * "figure" or "bytes" (snapshot_format.h). The caller gives a column a value in all rows of the
+ * table or in none. */
 void pack_number(struct pack *pack, unsigned column, uint64_t value);
 void pack_signed(struct pack *pack, unsigned column, uint64_t value);
 void pack_figure(struct pack *pack, unsigned column, int64_t figure, uint64_t expected);

@@ -40,7 +40,7 @@ struct snapshot_replay {
     size_t directory_bytes;
     struct found *found; /* the moments, by rising sequence */
     size_t count, room;
-    struct record_since *since; /* those of the directory, by rising id */
+    struct record_since *since; /* the entries of RECORD_SINCE in the directory, by rising id */
     size_t since_count;
     struct loader loader;
     /* The arguments of snapshot_replay_moment. */
@@ -109,6 +109,8 @@ static bool read_head(struct snapshot_replay *reader) {
     return true;
 }
 
+/* Takes the newer directory with right checksums. The library writes the two directories in turn,
+ * so one is whole if the library was killed while it wrote the other. */
 static void find_directory(struct snapshot_replay *reader) {
     uint64_t newest = 0;
     for (int i = 0; i < 2; i++) {
@@ -179,8 +181,8 @@ static void write_age(char *text, size_t bytes, uint64_t ns) {
                  s % 60);
 }
 
-/* Returns the time of a moment, which goes on while the machine sleeps. Only differences of such
- * times mean anything. */
+/* Returns the time of a moment on a clock that also runs while the machine sleeps. Only differences
+ * of such times mean anything. */
 static uint64_t time_of(const struct snapshot_replay *reader, size_t i) {
     return reader->found[i].moment.uptime_ns + (uint64_t)reader->found[i].dump.slept_ns;
 }
@@ -249,7 +251,9 @@ static int64_t next_signed(struct numbers *numbers) {
     return model_tame((int64_t)(value >> 1 ^ -(value & 1)));
 }
 
-/* Reads one entry. *id is the id of the previous entry, and becomes the id of this entry. */
+/* Reads one entry of a moment. *id is the id of the previous entry, and becomes the id of this
+ * entry. Without RECORD_FREED nothing was ever freed, so the sums of all allocations equal the live
+ * figures. */
 static struct wire_sums next_entry(struct numbers *numbers, uint32_t *id) {
     uint64_t step = next_number(numbers);
     struct wire_sums sums = {.peak_requested_bytes = WIRE_UNKNOWN};

@@ -225,7 +225,8 @@ static bool write_at(int fd, const void *bytes, size_t length, size_t at) {
     return true;
 }
 
-/* Writes the body, then the block header, which makes the body valid. */
+/* Writes the names over the older ones. Erases the old block header first and writes the new one
+ * last, so that a body is never valid while it is half written. */
 static bool write_names(int fd, const struct record_block old[2], const char *body, size_t length) {
     size_t place = old[0].sequence <= old[1].sequence ? 0 : 1;
     size_t at = RECORD_NAMES_AT + place * RECORD_NAMES_BYTES;

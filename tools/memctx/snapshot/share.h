@@ -13,12 +13,12 @@
 
 #include "model/model.h"
 
-/* A hash table of the numbers of texts, lists or frames; the elements themselves are in an array.
- */
 struct share_slot {
-    uint32_t hash, number; /* number: of the element, plus 1; 0: the slot is empty */
+    uint32_t hash, number; /* number of the element, plus 1; 0: the slot is empty */
 };
 
+/* A hash table of the numbers of texts, lists or frames. The elements themselves are in an array.
+ * capacity is a power of two. */
 struct share_set {
     struct share_slot *slots;
     size_t capacity;

@@ -101,8 +101,8 @@ static const char *unpacker_of(const char *bytes, size_t length) {
     return NULL;
 }
 
-/* True if the bytes begin a core file. Core files are read elsewhere, but not from a pipe, because
- * they are read at many places. */
+/* True if the bytes begin a core file. outside/core.c reads core files, but not from a pipe,
+ * because it reads at many places. */
 static bool is_core_head(const char *bytes, size_t length) {
     Elf64_Ehdr head;
     if (length < sizeof head)

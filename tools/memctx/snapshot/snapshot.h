@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * snapshot.h - reads and writes snapshot files: the packed form and the older JSON form.
+ * snapshot.h - reads snapshot files of each form (packed, stream, JSON) and recordings; writes the
+ * packed form, and names into recordings.
  */
 #ifndef MEMCTX_SNAPSHOT_H
 #define MEMCTX_SNAPSHOT_H
@@ -40,12 +41,15 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
 /* Frees the file's bytes and the buffers, but not the model. */
 void snapshot_end_replay(struct snapshot_replay *replay);
 
-/* `model` was read from the recording `path`. Writes the model's names of functions into that file,
- * so that a reader needs no files of the program. Removes the model's marks. */
+/* Writes the names of functions that the model has into the recording `path`, from which the model
+ * was read, so that a reader needs no files of the program. Removes the model's marks. Returns
+ * false and the reason if that fails. */
 bool snapshot_add_names(struct model *model, const char *path, struct cli_failure *failure);
 
-/* --- the readers, for snapshot.c --------------------------------------------------------- `bytes`
- * is the whole file; the caller frees it. model->source is set already. */
+/* --- the readers, for snapshot.c -------------------------------------------------------------- */
+
+/* In each function `bytes` is the whole file, which the caller frees. model->source is set already.
+ */
 
 /* Reads a recording that a process wrote with MEMCTX_RECORD. Up to 24 moments before the chosen one
  * become marks. */

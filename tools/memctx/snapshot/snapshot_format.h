@@ -9,7 +9,7 @@
  *   then perhaps skippable zstd frames, which a reader ignores
  * `tail -c +13 FILE | zstd -dc` gives the body.
  *
- * The body is a row of blocks. A block holds some rows of one table, column by column:
+ * The body is a sequence of blocks. A block holds some rows of one table, column by column:
  *   varint    the table's number
  *   varint    number of bytes of the block from here on
  *   varint    rows

@@ -62,6 +62,7 @@ struct stream_writer;
 
 /* Begins a file. If memory runs out, the command ends with a message. */
 struct stream_writer *stream_begin(FILE *file);
+/* Writes one record. `part`: an enum wire_part in a STREAM_PIECE, else 0. */
 void stream_put(struct stream_writer *writer, enum stream_kind kind, uint32_t part,
                 const void *bytes, size_t length);
 /* Ends the file. After a failed write ferror(file) is set. */

@@ -97,6 +97,7 @@ static size_t read_body(struct unpack *unpack, void *bytes, size_t length) {
     return unpack->failed ? 0 : output.pos;
 }
 
+/* Reads a varint of the body that stands before a block. */
 static bool read_head_number(struct unpack *unpack, uint64_t *value) {
     uint8_t byte = 0x80;
     *value = 0;

@@ -43,7 +43,8 @@ bool unpack_is_used_up(const struct unpack_block *block);
 /* Frees the reader. Returns false if the body was damaged or was not read to its end. */
 bool unpack_finish(struct unpack *unpack);
 
-/* Returns the next value of a column. */
+/* Return the next value of a column, which has the kind "number", "signed" or "figure"
+ * (snapshot_format.h). */
 uint64_t unpack_number(struct unpack_block *block, unsigned column);
 /* Like unpack_number, but a value above `most` makes the block bad. */
 uint64_t unpack_at_most(struct unpack_block *block, unsigned column, uint64_t most);
