@@ -75,8 +75,8 @@ static bool still_runs(const struct client *client) {
            now.start_ticks == client->facts->start_ticks;
 }
 
-/* True when the process has closed the connection, as it does with a client that asks nothing for a
- * minute: the command may look up names for longer. */
+/* True if the process has closed the connection. It does so if a client asks nothing for a minute,
+ * and this command may look up names for longer. */
 static bool is_closed(const struct client *client) {
     char byte;
     return !client->outside && recv(client->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;

@@ -19,7 +19,7 @@
 #include "target/process.h"
 
 /* Bound on the memory of a child that reads a process from outside although nobody may have named
- * the process. The tables of a process with a million call paths take some hundred MiB. */
+ * the process. The tables of a process with a million call paths take a few hundred MiB. */
 #define CLIENT_OUTSIDE_BYTES (4UL << 30)
 
 struct client {
@@ -28,7 +28,7 @@ struct client {
     struct outside *outside;
     /* the process, for connecting again; the caller owns the facts */
     const struct process_facts *facts;
-    bool hurry;
+    bool hurry;    /* the deadlines are short (client_connect) */
     bool closed;   /* the last question failed because the process had closed the connection */
     bool told;     /* the user was told that this client waits for a connection */
     int answer_ms; /* the longest wait for the first byte of an answer */

@@ -123,8 +123,9 @@ static bool visit_group(char *line, void *argument) {
     return true;
 }
 
-/* Finds the folder of a group. A group outside of the cgroup namespace of this command ("/../b") is
- * not below the mount; the process `pid` may see the group in a mount of its own. */
+/* Finds the folder of a group. A path that begins with "/.." is a group outside the cgroup
+ * namespace of this command, so it is not below the mount. The process `pid` may see the group in a
+ * mount of its own, at `own`. */
 static void find_folder(struct group *group, const struct limits_mounts *mounts,
                         const struct limits_mount *mount, pid_t pid, const char *own) {
     size_t top = strlen(mount->top);

@@ -8,7 +8,7 @@
 
 #include "target/target.h"
 
-/* So many ids fit into a note of WIRE_NOTE_BYTES, however long its numbers are. */
+/* A note of WIRE_NOTE_BYTES has room for this many ids, however long its numbers are. */
 #define NOTE_IDS_MAX 24
 
 struct note {

@@ -34,8 +34,8 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes
     return (ssize_t)used;
 }
 
-/* Reads the name and the fields behind it from /proc/PID/stat. The name may itself have spaces and
- * brackets. */
+/* Reads the name and the fields behind it from /proc/PID/stat. The fields are numbered as in
+ * proc(5). The name may itself have spaces and brackets. */
 static bool read_stat(pid_t pid, struct process_facts *facts) {
     char text[1024];
     if (read_proc(pid, "stat", text, sizeof text) <= 0)

@@ -39,8 +39,8 @@ struct process_facts {
  * ended, or is a thread of the kernel. */
 enum process_library { PROCESS_WITHOUT, PROCESS_WITH, PROCESS_UNREADABLE, PROCESS_NO_MEMORY };
 
-/* Returns the process of a thread, whose id the user may have read in top or ps -L: the id itself
- * if it is that of a process, or if it is not known. */
+/* Returns the pid of the process to which the thread `id` belongs; `id` itself if it is a pid, or
+ * if there is no such thread. The user may have read the id of a thread in top or ps -L. */
 pid_t process_of_thread(pid_t id);
 /* Returns false if the process does not exist (any more), or if this command lacks the descriptor
  * or the memory to find out. */

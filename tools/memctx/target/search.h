@@ -2,11 +2,11 @@
 /*
  * search.h - searches all processes again and again for those that a command wants.
  *
- * A look at a process reads its memory map, to see whether it has the library, which is dear on a
- * machine with thousands of processes. So a process that was not wanted is looked at again after a
- * pause, which doubles up to a minute. When its name has changed, because it has executed another
- * program, it is looked at again at once; names are compared at most once a second. A process that
- * no search has seen is looked at at once. For one thread.
+ * A look at a process reads its memory map, to see whether the process has the library. That takes
+ * long on a machine with thousands of processes. So a process that was not wanted is looked at
+ * again after a pause, which doubles up to a minute. A process whose name has changed has executed
+ * another program, and is looked at again at once; names are compared at most once a second. A
+ * process that no search has seen is looked at at once. For one thread.
  */
 #ifndef MEMCTX_SEARCH_H
 #define MEMCTX_SEARCH_H

@@ -127,8 +127,8 @@ static pid_t choose_process(struct name_search *search) {
     exit(CLI_USAGE);
 }
 
-/* How the target will be used. USE_READ: it is read once. USE_WATCH: it is read again and again
- * while it runs. USE_SOCKET: it has to answer itself. */
+/* How the caller will use the target. USE_READ: reads it once. USE_WATCH: reads it again and again
+ * while it runs. USE_SOCKET: sends requests that only the process itself can answer. */
 enum target_use { USE_READ, USE_WATCH, USE_SOCKET };
 
 static bool wants_outside;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * target.h - opens the TARGET of a command line: a pid, a unique process name or a snapshot.
+ * target.h - opens the TARGET of a command line: a process, a snapshot, a recording or a core file.
  *
- * Digits are a pid. A word with a slash is a file. Any other word is the name of a process that has
- * the library or, if there is no such process, a file in the current directory. If the target
- * cannot be used, these functions end the process with a message and an exit code.
+ * Digits are a pid. FILE@MOMENT is a moment of a recording. A word with a slash is a file. Any
+ * other word is the name of a process that has the library or, if there is no such process, a file
+ * in the current directory. If the target cannot be used, these functions end the command with a
+ * message and an exit code.
  */
 #ifndef MEMCTX_TARGET_H
 #define MEMCTX_TARGET_H
@@ -56,6 +57,7 @@ struct target_load_options {
  * mark, into a file in the form of snapshot/stream.h. Needs memory for one answer, whatever the
  * target holds. A write that failed shows in ferror(file). */
 void target_stream(struct target *target, FILE *file);
+/* Loads a dump of the process, or the file, into the model. Ends the command on a failure. */
 void target_load(struct target *target, struct model *model,
                  const struct target_load_options *options);
 /* Do the work of target_load in two steps. target_load_contexts loads everything but pages and
@@ -68,11 +70,11 @@ void target_load_rest(struct target *target, struct model *model,
 /* Loads only the names and times of the marks, oldest first. */
 void target_load_marks(struct target *target, struct model *model);
 /* Loads the counters of one mark (NULL: the latest; see model_find_mark) unless they are loaded
- * already. Ends the process if the target has no such mark. */
+ * already. Ends the command if the target has no such mark. */
 struct model_mark *target_load_mark(struct target *target, struct model *model, const char *name);
 /* For callers that load parts of a dump themselves. target_ask_head asks for the head;
  * target_ask_piece asks for one piece, and sets request->from to the start of the next piece. Both
- * end the process on a failure. */
+ * end the command on a failure. */
 void target_ask_head(struct target *target, uint32_t flags);
 void target_ask_piece(struct target *target, struct wire_piece_request *request);
 /* Asks for the piece of a request and for all pieces behind it. */
@@ -83,7 +85,7 @@ void target_ask_part(struct target *target, enum wire_part part, uint32_t flags)
  * and counts of realloc. */
 void target_load_begun(struct target *target, struct model *model,
                        const struct target_load_options *options);
-/* Sends a request that is answered by a text, which the caller frees. Ends the process if the
+/* Sends a request that is answered by a text, which the caller frees. Ends the command if the
  * target refuses. */
 char *target_ask_text(struct target *target, enum wire_type type, const void *body, size_t length);
 

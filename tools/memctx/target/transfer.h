@@ -18,7 +18,7 @@ enum transfer_result { IO_DONE, IO_CLOSED, IO_LATE, IO_STOPPED, IO_FAILED };
 /* Waits until the descriptor is ready or the deadline is over. */
 enum transfer_result transfer_wait_ready(int fd, short events, int64_t deadline);
 /* Reads `bytes` bytes. Waits at most `first_ms` for the first byte. The pause before each further
- * byte may be as long, but not longer than PAUSE_DEADLINE_MS. The last byte must come until
+ * byte may be as long, but not longer than PAUSE_DEADLINE_MS. The last byte must come before
  * `end_ms`. */
 enum transfer_result transfer_read(const struct client *client, char *buffer, size_t bytes,
                                    int64_t first_ms, int64_t end_ms);
