@@ -11,9 +11,10 @@
 #include "outside/tables.h"
 #include "outside/tasks.h"
 
-#define HEAPS_A_RECORD 128U
-#define LABEL_BYTES 201U /* the library cuts labels at 200 bytes */
-/* The kernel tells the age of a process in ticks of 10 ms, and a fork may take a while. */
+#define HEAPS_A_RECORD 128U /* most views in a record: SUMS_HEAPS of src/figures/sums.h */
+#define LABEL_BYTES 201U    /* the library cuts labels at 200 bytes */
+/* How much younger than its library a process may seem: the kernel tells the age of a process in
+ * ticks of 10 ms, and a fork may take a while. */
 #define AGE_SLACK_NS 2000000000U
 
 struct outside {
@@ -307,7 +308,7 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
     size_t room = tables->root.fields[OUTSIDE_named_identifier].bytes;
     memcpy(identifier, named + OFFSET(tables, named, identifier),
            room < sizeof identifier - 1 ? room : sizeof identifier - 1);
-    bool alive = FIELD(tables, named, named, generation) & 1;
+    bool alive = FIELD(tables, named, named, generation) & 1; /* odd: it exists */
     char whole[2 * LABEL_BYTES] = "";
     if ((bits & 255) == CONSTANT(tables, NAMED_CROWD))
         snprintf(whole, sizeof whole, "%s: those with next to nothing", name);
@@ -322,6 +323,7 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
 /* Fills the parts of a record that come from the node, and writes its label. */
 static void fill_node(struct tables *tables, uint32_t id, struct wire_context *out,
                       char label[LABEL_BYTES]) {
+    /* as tree_fixed_label in src/context/tree.c */
     static const char *const labels[] = {"[process]",
                                          "[unknown]",
                                          "[unwinding]",

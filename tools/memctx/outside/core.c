@@ -4,7 +4,7 @@
  * ran.
  *
  * libelf reads the headers. Damaged files are expected: a core file is cut off when the disk is
- * full or RLIMIT_CORE is reached. Cannot do: cores of another machine type than this one.
+ * full or RLIMIT_CORE is reached. Cannot do: core files of processes that are not x86-64.
  */
 #include <errno.h>
 #include <fcntl.h>

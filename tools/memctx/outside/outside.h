@@ -55,6 +55,7 @@ const char *outside_how(struct outside *outside);
 /* True if tables of the library were missing or damaged, so that figures are missing. */
 bool outside_is_incomplete(const struct outside *outside);
 const char *outside_library_version(const struct outside *outside);
+/* Returns the pid that the core file names, or the pid of the process. */
 int64_t outside_pid(const struct outside *outside);
 /* Returns the name of a core file's program; NULL: not known. */
 const char *outside_program(const struct outside *outside);

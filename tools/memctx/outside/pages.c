@@ -109,11 +109,16 @@ static int64_t resident_in(const struct scan *scan, uint64_t start, uint64_t byt
     return sum;
 }
 
+/* Returns the age of the page. A page without a time was made before the library's constructor ran,
+ * so its age counts from the constructor. */
 static uint32_t oldest_age(const struct scan *scan, uint32_t born) {
     uint32_t age = scan->clock - (born ? born : scan->begun);
     return age > UINT32_MAX - WIRE_AGE_LAG ? 0 : age;
 }
 
+/* Returns the time that has passed at least since segment_clock had the value `then`. segment_clock
+ * may lag by 1.1 s, because the control thread sets it once a second; before that thread ran, no
+ * thread set it. */
 static uint32_t at_least_since(const struct scan *scan, uint32_t then) {
     uint32_t latest = then + (uint32_t)(1100000000UL >> IS(SEGMENT_TICK_SHIFT)) + 1;
     if ((int32_t)(scan->started - latest) > 0)
@@ -205,7 +210,9 @@ static void add_live(struct walk *walk, uint64_t offset, uint32_t bytes) {
 }
 
 /* Reads the record `index` of a granule, which is record `number` of the page. Sets *view to the
- * index of the view that paid; 0: the record names no view. Returns false if the block is free. */
+ * index of the view that paid; 0: the record names no view. Returns false if the block is free: a
+ * record of 1 or 2 bytes has all bits set, of 4 bytes the lowest 8 bits are 0, of 8 bytes the
+ * lowest 32. */
 static bool take_record(const struct scan *scan, const struct walk *walk, const char *records,
                         uint32_t index, size_t number, uint32_t *view, uint32_t *slack) {
     uint64_t word = 0;
@@ -398,6 +405,7 @@ static struct wire_page fill_page(struct scan *scan, const struct header *page, 
 
 /* Adds a page of one context: of blocks, or serial. */
 static void scan_own(struct scan *scan, const struct header *page) {
+    /* the number of blocks that other threads freed and the owner has not collected */
     uint32_t pending = (uint32_t)(page->remote >> 48);
     bool serial = page->kind == IS(PAGE_SERIAL);
     uint64_t records = serial ? align_page(serial_record_bytes(scan->tables, page->run)) : 0;

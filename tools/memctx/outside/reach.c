@@ -26,7 +26,7 @@ void reach_add_piece(struct reach *reach, uint64_t start, uint64_t bytes, uint64
     reach->pieces[reach->piece_count++] = (struct reach_piece){start, bytes, offset};
 }
 
-/* Adjacent mappings become one range. */
+/* Adds a mapping without a file. Adjacent mappings become one range. */
 static void add_anonymous(struct reach *reach, uint64_t start, uint64_t end) {
     size_t count = reach->anonymous_count;
     if (count > 0 && reach->anonymous[count - 1].end == start) {

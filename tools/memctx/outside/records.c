@@ -99,6 +99,7 @@ static bool get_number(const unsigned char **at, const unsigned char *end, uint6
     return false;
 }
 
+/* Decodes a signed number of src/control/numbers.h. */
 static int64_t unfold(uint64_t value) {
     return (int64_t)(value >> 1 ^ -(value & 1));
 }

@@ -78,6 +78,8 @@ static const uint32_t struct_of[OUTSIDE_FIELD_COUNT] = {
 #undef X
 };
 
+/* Checks the sizes, places and constants of the root: a field must lie in its struct, and no
+ * product of sizes and numbers may be too large. */
 static bool is_sound(const struct outside_root *root) {
     for (size_t i = 0; i < OUTSIDE_STRUCT_COUNT; i++)
         if (root->structs[i] == 0 || root->structs[i] > STRUCT_MAX)

@@ -253,7 +253,8 @@ static int compare_views(const void *a, const void *b) {
     return one->heap < other->heap ? -1 : one->heap > other->heap;
 }
 
-/* Adds up two views of one context in one heap: views of damaged nodes were moved to [unknown]. */
+/* Adds up several views of one context in one heap. [unknown] may have them: take_view charges the
+ * views of nodes that do not exist to it. */
 static void join_views(struct tables *tables) {
     size_t kept = 0;
     for (size_t i = 0; i < tables->view_count; i++) {

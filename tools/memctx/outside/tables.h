@@ -52,7 +52,8 @@ struct seen_mark {
 struct tables {
     struct reach reach;
     struct outside_root root;
-    /* By id of a context: its node, as it is in the target's memory; whether the node exists. */
+    /* By id of a context: its node, as it is in the target's memory; whether the node exists; the
+     * sums of its views. */
     char *nodes;
     bool *exists;
     uint32_t node_count;
@@ -91,6 +92,8 @@ struct tables {
     const char *missing_what;
 };
 
+/* Both return false and the reason if the tables cannot be read. `source`: the process or the file,
+ * for messages. */
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure);
 bool tables_read(struct tables *tables, const char *source, struct cli_failure *failure);
 /* `light`: in the form of WIRE_DUMP_LIGHT, for which the content of pages of one context is not
@@ -102,9 +105,11 @@ void tables_fill_ledger(struct tables *tables, struct wire_ledger *ledger, bool 
 /* Reads counts of realloc, marks, notes and placement rules. Called by tables_read. */
 void tables_read_records(struct tables *tables);
 void tables_forget_records(struct tables *tables);
-/* frees the results of tables_read and tables_read_pages */
+/* Frees the results of tables_read and tables_read_pages. */
 void tables_forget(struct tables *tables);
 
+/* Counts a table that is missing or damaged. `what` names it in the message about the first such
+ * table, so it must stay valid. */
 void tables_miss(struct tables *tables, const char *what, uint64_t address);
 /* Returns the heap at an address of the target; NULL: there is none. */
 const struct seen_heap *tables_heap_at(struct tables *tables, uint64_t address);

@@ -18,8 +18,9 @@ struct tasks {
     size_t count;
 };
 
-/* True if all threads of the process are stopped. Sets *runs to a number that changes if a thread
- * ran, started or ended meanwhile: the threads' switches of context, added up, and their ids. */
+/* True if all threads of the process are stopped or have ended. Sets *runs to a number that changes
+ * if a thread ran, started or ended meanwhile: the context switches of the threads and their ids,
+ * added up. */
 bool tasks_are_stopped(pid_t pid, uint64_t *runs);
 /* Writes the name of a thread; its id is that of the process's own pid namespace. Leaves `name`
  * alone if the thread has ended. */
