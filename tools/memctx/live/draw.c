@@ -108,6 +108,7 @@ static void put_spark(const struct ui *ui, int y, int x, int width,
 }
 
 static int history_width(void) {
+    /* 7 columns for the name before the sparkline, 18 for the range behind it */
     int width = COLS - 7 - 18;
     return width > RATES_HISTORY ? RATES_HISTORY : width;
 }

@@ -20,6 +20,7 @@ struct frame_options {
     double interval_s;
 };
 
+/* Print the totals and the rows of one process: as text, or as one line of JSON. */
 void frame_print_text(struct watch *watch, struct rows *rows, const struct frame_options *options);
 void frame_print_json(struct watch *watch, struct rows *rows, const struct frame_options *options);
 /* Reads the figures of all threads and prints each thread with its call paths, as text or as one

@@ -102,6 +102,7 @@ int64_t rates_less(int64_t now, int64_t before);
 /* Returns the change a second; WIRE_UNKNOWN if a value is unknown or no time has passed. */
 int64_t rates_per_second(int64_t now, int64_t before, double seconds);
 
+/* Adds a value; in a full ring it replaces the oldest one. */
 void rates_push(struct rates_history *history, int64_t value);
 /* Returns the value that was pushed `back` pushes before the last value; WIRE_UNKNOWN if the ring
  * does not hold it. */

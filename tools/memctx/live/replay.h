@@ -17,7 +17,7 @@ struct replay {
     struct model *model;              /* the model of `file`; the watch shares its contexts */
     size_t at;                        /* index of the moment that is shown */
     int64_t *bytes, *chunks, *allocs; /* buffers for the figures of one moment, by context */
-    int64_t *frees;                   /* as above */
+    int64_t *frees;                   /* buffer for the frees of one moment, by context */
     int64_t *allocs_before;           /* allocations at the moment before */
 };
 
@@ -28,9 +28,11 @@ void replay_begin(struct watch *watch, const struct model *model, struct snapsho
 /* Begins a watch of the recording of the process that `of` watches; the recording may be switched
  * off by now. Returns false and writes the reason to `why` if the process has no recording. */
 bool replay_begin_of(struct watch *watch, struct watch *of, char *why, size_t bytes);
+/* Ends the watch. Frees the file and the figures. */
 void replay_end(struct watch *watch);
 /* Shows the moment with this index, or the last moment if the index is too large. */
 void replay_go(struct watch *watch, size_t moment);
+/* Return the number of moments, and the moment that is shown. */
 size_t replay_count(const struct watch *watch);
 const struct model_moment *replay_moment(const struct watch *watch);
 

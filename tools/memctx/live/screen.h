@@ -18,7 +18,7 @@ struct screen_options {
  * use. */
 void screen_check(void);
 /* Shows the herd's first process if `single`, else the list of all. Returns the exit code. The
- * terminal is restored on return, and whenever the command ends other than by SIGKILL. */
+ * terminal is restored on return, at exit(), and after SIGINT, SIGTERM, SIGHUP and SIGQUIT. */
 int screen_run(struct herd *herd, bool single, const struct screen_options *options);
 
 #endif

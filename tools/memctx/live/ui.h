@@ -61,6 +61,7 @@ struct ui {
     struct watch *now;
     struct watch past; /* `watch` points here while it shows the recording of `now` */
     size_t chosen;     /* index of the selected process in the list */
+    /* next_s: when the next look is due (clock_now_s) */
     double interval_s, next_s;
     struct rows rows;
     struct rows_options options;
@@ -71,6 +72,7 @@ struct ui {
     enum ui_by_thread by_thread;
     bool paused, help, typing, quit;
     bool whole_path; /* the flat list shows every frame of the selected line */
+    /* search: the text of the present search; typed: the text that the user is typing */
     char search[UI_SEARCH_BYTES], typed[UI_SEARCH_BYTES];
     regex_t regex;
     bool has_regex;
@@ -87,11 +89,13 @@ void ui_draw(struct ui *ui);
 size_t ui_page(void);
 
 /* keys.c */
+/* Does what a key stands for, and makes the rows again. */
 void ui_key(struct ui *ui, int key);
 
 /* screen.c */
 /* Makes the rows again, and keeps the selected line. */
 void ui_make_rows(struct ui *ui);
+/* Reads the figures of threads, if the screen shows any. */
 void ui_ask_threads(struct ui *ui);
 /* Returns true if the list of all threads is shown. */
 bool ui_lists_threads(const struct ui *ui);

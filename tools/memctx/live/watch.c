@@ -46,6 +46,8 @@ void watch_take(struct watch *watch, const struct client *client) {
     watch->asked_s = clock_now_s();
 }
 
+/* Loads all contexts again if the model is stale, or the new ones if it lacks some; each only if
+ * that is due. */
 static bool keep_up(struct watch *watch) {
     if (watch->stale && watch_is_due(&watch->reload_due, WATCH_SHARE_CONTEXTS)) {
         bool good = watch_reload(watch);
@@ -61,6 +63,7 @@ static bool keep_up(struct watch *watch) {
     return true;
 }
 
+/* Keeps a descriptor of the recording in place of an earlier one. -1: closes the earlier one. */
 static void keep_recording(struct watch *watch, int fd) {
     if (watch->recording_fd >= 0)
         close(watch->recording_fd);
