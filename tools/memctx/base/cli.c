@@ -19,7 +19,8 @@ const struct cli_verb *cli_current_verb;
 static const char *const no_words[] = {NULL};
 const char *const *cli_words = no_words;
 
-/* Messages hold words that others chose: names of files and processes, answers of a target. */
+/* Prints a message. Replaces control characters in it, because messages hold words that others
+ * chose: names of files and processes, answers of a target. */
 static void print_message(const char *format, va_list arguments) {
     char *text;
     progress_end();

@@ -2,7 +2,7 @@
 /*
  * cli.h - what every verb of the command shares: exit codes, messages, memory, argument parsing.
  *
- * The command is one short-lived process: it allocates memory and does not free it, and a failure
+ * Most verbs run for a short time, so they do not free what they need until their end; a failure
  * that ends a verb ends the process. Code that must survive a failure (ps looks at many processes)
  * fills in a struct cli_failure instead.
  */
@@ -23,13 +23,13 @@ extern const char cli_static_reason[] __attribute__((weak));
 
 enum cli_exit {
     CLI_DONE = 0,
-    CLI_REFUSED = 1,       /* the target refused, or an answer is incomplete */
-    CLI_USAGE = 2,         /* a mistake on the command line */
-    CLI_NO_TARGET = 3,     /* no such process, a process without the library, or no socket */
-    CLI_NOT_PERMITTED = 4, /* the target belongs to another user */
-    CLI_FOUND = 5,         /* doctor --fail-on found something */
-    CLI_CANNOT_EXECUTE = 126,
-    CLI_NOT_FOUND = 127,
+    CLI_REFUSED = 1,          /* the target refused, or an answer is incomplete */
+    CLI_USAGE = 2,            /* a mistake on the command line */
+    CLI_NO_TARGET = 3,        /* no such process, a process without the library, or no socket */
+    CLI_NOT_PERMITTED = 4,    /* the target belongs to another user */
+    CLI_FOUND = 5,            /* doctor --fail-on found something */
+    CLI_CANNOT_EXECUTE = 126, /* run: the program cannot be executed */
+    CLI_NOT_FOUND = 127,      /* run: there is no such program */
 };
 
 /* One verb. main.c has the table of verbs, from which the help and the dispatch are made. */
@@ -69,8 +69,8 @@ char *cli_find_reason(char *text);
 
 /* Ends a message about an answer of a process that cannot be right. */
 #define CLI_ASK_AGAIN "; try again; if it happens again, the library in the process is broken"
-/* Fills in a failure. Its value is false, so that callers can return it. cli_fail is a macro so
- * that the compiler and clang's analyzer see this value. */
+/* Fills in a failure. The value of cli_fail is false, so that callers can return it. cli_fail is a
+ * macro so that the compiler and clang's analyzer see this value. */
 #define cli_fail(...) (cli_set_failure(__VA_ARGS__), false)
 void cli_set_failure(struct cli_failure *failure, int code, const char *format, ...)
     CLI_PRINTF(3, 4);

@@ -3,7 +3,7 @@
  * output.h - writes a file that appears under its name only when it is complete.
  *
  * A path that exists and is not a regular file (a pipe), or is the standard output or error output
- * (/dev/stdout), is written to directly. These functions end the process with a message if the file
+ * (/dev/stdout), is written to directly. These functions end the command with a message if the file
  * cannot be written. A new file that replaces an old one gives no permission that the old one did
  * not give. exit() removes an unfinished file, and so do SIGINT, SIGTERM, SIGHUP and SIGPIPE;
  * another signal leaves the temporary file behind. One file is written at a time.
@@ -34,6 +34,7 @@ void output_begin_compressed(struct output *output, const char *path);
  * (small). It owns the descriptor. NULL: out of memory; then the descriptor is still the caller's.
  */
 FILE *output_gzip(int fd, int level);
+/* Completes the file, and gives it its final name. */
 void output_finish(struct output *output);
 /* Writes `length` bytes as the text of an HTML element: the characters that HTML reserves are
  * escaped, and bytes that are not UTF-8 are replaced by U+FFFD. A 0 stands behind the bytes. */

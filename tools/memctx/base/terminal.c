@@ -13,7 +13,7 @@
 
 #include "base/cli.h"
 
-#define COLUMNS 80
+#define COLUMNS 80       /* assumed if standard output is no terminal */
 #define COLUMNS_LEAST 40 /* a narrower terminal gets lines of this width */
 
 static struct {
