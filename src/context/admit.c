@@ -19,11 +19,12 @@
 #define SIGHTINGS_OF_PATH 4U /* number of elements that count one path */
 /* all counts are halved after this many sightings of paths for each element */
 #define SIGHTINGS_LAST 2U
-/* A folded path may have FOLDED_DEPTH_TIMES as many nodes as MEMCTX_DEPTH says, for two reasons.
- * The stack of a folded path is walked to its end in any case. And paths that begin at the root
- * share their outer nodes, while paths that begin at [truncated] hardly share any. */
+/* A folded path may have FOLDED_DEPTH_TIMES times as many nodes as MEMCTX_DEPTH says, for two
+ * reasons. The stack of a folded path is walked to its end in any case. And paths that begin at the
+ * root share their outer nodes, while paths that begin at [truncated] hardly share any. */
 #define FOLDED_DEPTH_TIMES 4U
-/* a new site needs 1/DEPTH_PARTS of the limit free for each node outside it */
+/* A site below an ancestor that is n nodes deep is made only while n/DEPTH_PARTS of the limit are
+ * free within TABLES_OTHERS. */
 #define DEPTH_PARTS 256
 #define WATCH_EVERY 32U /* one in this many waiting paths is searched for functions that recur */
 /* sizes of the table of known views (struct known), and when the table grows; see look_at_known */
@@ -38,8 +39,8 @@
 
 /* Counts how often each waiting path was seen lately. SIGHTINGS_OF_PATH elements, which the path's
  * hash chooses, count a path. The least of them is the path's weight, because other paths that
- * share an element can only make its count too great. All threads share the elements. A thread may
- * overwrite the count of another thread, which does no harm. */
+ * share an element can only make its count too great. All threads share the elements. If two
+ * threads write one element at one time, a sighting is lost, and a path is admitted later. */
 static uint8_t *sightings;       /* atomic, as is each element */
 static uint32_t sightings_count; /* number of elements; set before `sightings` */
 static uint32_t sightings_made;  /* atomic: sightings since the counts were last halved */
@@ -106,7 +107,7 @@ bool admit_shrink(struct paths *paths) {
 }
 
 /* Called after every KNOWN_LOOK_EVERY allocations of waiting paths. If more than one in
- * KNOWN_MISSES of them found no entry, and the budget has room of the kind that traces may take,
+ * KNOWN_MISSES of them found no entry, and the part of the budget that traces may use has room,
  * makes the table of known views larger: KNOWN_GROWN entries first, then KNOWN_TIMES times as many.
  */
 static NOINLINE void look_at_known(struct admission *admission) {
@@ -136,7 +137,7 @@ void admit_end(struct paths *paths) {
 }
 
 /* After many sightings, halves all counts, so that they tell what was seen lately. If two threads
- * call this function at one time, one of the calls may not count, which does no harm. */
+ * call this function at one time, one of the calls may not count; the halving then comes later. */
 static void wear_sightings(void) {
     uint32_t made = load_relaxed(&sightings_made) + 1;
     bool many = made >= sightings_count * SIGHTINGS_LAST;
@@ -182,7 +183,8 @@ static uint32_t weight_wanted(size_t size) {
 }
 
 /* Returns the view of the site below `ancestor` that has the stack's innermost `count` frames.
- * NULL: there is no such site, and either there is no room for it or `may_make` is false. */
+ * Makes the site if it is missing and `may_make` is true. NULL: the site is missing, and may not be
+ * made or finds no room; or the view finds no room. */
 static struct view *site_of_frames(const struct admit *admit, uint32_t ancestor, unsigned count,
                                    bool may_make, enum tables_share share) {
     const struct stack *stack = admit->stack;
@@ -246,8 +248,8 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
     return view ? view : context_view_fixed(admit->heap, TREE_OTHERS);
 }
 
-/* False for [other callers] of the process, and for a site of the process that has only the
- * innermost one of several frames. */
+/* True if the view is that of a site with all its frames. False for [other callers] of the process,
+ * and for a site with the innermost frame alone although the stack has several. */
 static bool is_whole_site(const struct view *view, const struct stack *stack) {
     uint32_t id = view->context;
     return id != TREE_OTHERS && (stack->count == 1 || tree_node(id)->parent != TREE_OTHERS);
@@ -346,9 +348,9 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
         if (!view && admit->share == TABLES_LARGE && make_way(paths, TABLES_LARGE))
             view = view_of_path(admit, &prefix);
         /* A trace may lead to the path's site, too: otherwise every allocation would walk the stack
-         * while there is no room for the path. But not before the path was seen often enough for
-         * TABLES_OFTEN, because look-ups by a trace count no sightings. And not because of a
-         * large allocation, because a look-up by a trace does not ask whether an allocation is
+         * while there is no room for the path. But the path must have been seen often enough for
+         * TABLES_OFTEN, because look-ups by a trace count no sightings. A large allocation alone
+         * does not suffice, because a look-up by a trace does not see whether an allocation is
          * large. */
         *keep = wanted || seen >= ADMIT_OFTEN;
         if (view) {
@@ -359,7 +361,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
     if (seen >= ADMIT_WEIGHT)
         evict_want();
     paths->site_traced |= *keep;
-    bool waits = prefix.node & PREFIX_WAITS; /* else only the view found no room */
+    bool waits = prefix.node & PREFIX_WAITS; /* false: only the view found no room */
     return view_of_site(admit,
                         waits ? prefix_ancestor(prefix.node) : tree_node(prefix.node)->parent);
 }
@@ -386,7 +388,7 @@ static NOINLINE struct view *view_of_node(const struct admit *admit, uint32_t no
 
 /* walks between two runs of look_at_folding, if no function is folded meanwhile */
 #define FOLDING_LOOK_EVERY 16U
-/* paths come fast if more than one in this many look-ups makes a node */
+/* new paths come fast if the tree has more than one node for this many look-ups of all threads */
 #define NODE_IN_LOOK_UPS 8U
 
 static bool paths_come_fast(void) {
@@ -442,8 +444,8 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
                           .folding = paths->fold_epoch && make_admission(paths),
                           .table_clears = load_acquire(&tree_table_clears),
                           .share = TABLES_PATH};
-    /* This walk checked only the `walked` innermost frames. An earlier walk found the others, which
-     * may have changed since. */
+    /* The path is anchored only if this walk checked all frames. It checked the `walked` innermost
+     * ones; an earlier walk found the others, which may have changed since. */
     admit.anchored = stack->end != STACK_OPEN &&
                      (stack->count <= depth || (admit.folding && walked == STACK_DEPTH_MAX &&
                                                 stack->count <= STACK_DEPTH_MAX));

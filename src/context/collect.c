@@ -5,8 +5,10 @@
 
 #define PAGES_MAX 512U      /* most pages of one visit */
 #define RAN_MOST_NS 1000000 /* an owner that ran for longer between two looks does not sleep */
-/* A visit collects nothing if the owner is inside the allocator, or has to collect itself. After
- * FRUITLESS_MAX such visits, the next RESTS looks leave the heap out. */
+/* A visit is fruitless if the owner is inside the allocator, or if only the owner can collect the
+ * listed pages (may_collect in region/remote.c). After FRUITLESS_MAX fruitless visits in a row, a
+ * look leaves the heap. If no visit of a look was fruitful, the next RESTS looks leave the heap
+ * out. */
 #define FRUITLESS_MAX 4
 #define RESTS 16
 

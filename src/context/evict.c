@@ -25,7 +25,7 @@ uint32_t evict_others_above(uint32_t id) {
     return 0;
 }
 
-/* Returns the number of nodes from the context, which counts, to the root, which does not. */
+/* Returns how many nodes stand between the context and the root, and counts the context, too. */
 static unsigned nodes_above(uint32_t id) {
     unsigned count = 0;
     for (; id >= TREE_FIXED_COUNT; id = tree_node(id)->parent)
@@ -44,11 +44,11 @@ static uint32_t out_of_fixed(uint32_t at) {
 }
 
 /* Returns the ancestor whose sites get the figures of an evicted context: the nearest one that is
- * not cold. If that ancestor is the context's parent, a site below the parent would free nothing.
- * So another ancestor is taken: the one that is NEAR_ROOT nodes from the root. If the parent is at
- * most NEAR_ROOT nodes from the root, the root is taken. Then the parent and all nodes between it
- * and this ancestor become TREE_PARTIAL. If the context is a site, the parent of its [other
- * callers] takes the parent's role. */
+ * not cold. If that ancestor is the context's parent, a site below the parent would free nothing,
+ * because it would be as large as the context. So another ancestor is taken: the one that is
+ * NEAR_ROOT nodes from the root. If the parent is at most NEAR_ROOT nodes from the root, the root
+ * is taken. All nodes between the context and the returned ancestor become TREE_PARTIAL. If the
+ * context is a site, the parent of its [other callers] takes the parent's role. */
 static uint32_t ancestor_for(uint32_t id) {
     uint32_t others = evict_others_above(id), parent = tree_node(others ? others : id)->parent;
     uint32_t at = parent;
@@ -122,7 +122,9 @@ static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t an
     int64_t beforehand = reserve < SITES_BEFOREHAND ? reserve : SITES_BEFOREHAND;
     bool may = load_relaxed(&tables_used_bytes) < used_bytes + beforehand;
     struct view *site = site_for(heap, id, TREE_ROOT, TABLES_SITE);
-    if (!site && may) /* a hash table that doubles under TABLES_MUST may pass a small limit */
+    /* With a small limit TABLES_STACK takes the place of TABLES_MUST, with which a hash table that
+     * doubles could pass the limit. */
+    if (!site && may)
         site =
             site_for(heap, id, TREE_ROOT, reserve < SITES_BEFOREHAND ? TABLES_STACK : TABLES_MUST);
     if (site || load_relaxed(&sweeps_over_limit) <= OVER_PATIENCE)
@@ -155,8 +157,8 @@ static bool none_is_alive(struct heap *heap, uint32_t id, uint32_t *probes) {
     return frees == allocs;
 }
 
-/* True if the view may be dropped: no chunk's record names the view, no chunk of its context is
- * alive, and the context is not pinned. */
+/* True if the view may be dropped: it takes blocks only from the heap's mixed pages, no chunk of
+ * its context is alive (so no block's record names the view), and the context is not pinned. */
 static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probes) {
     uint32_t id = view->context;
     return id >= TREE_FIXED_COUNT && !view->region &&
@@ -164,7 +166,7 @@ static bool may_drop(struct heap *heap, const struct view *view, uint32_t *probe
            none_is_alive(heap, id, probes);
 }
 
-/* True if the view may be evicted. */
+/* True if the view's context is cold and the view may be evicted. */
 static bool may_go(struct heap *heap, const struct view *view, uint32_t *probes) {
     return view->context >= TREE_FIXED_COUNT && tree_node(view->context)->flags & TREE_COLD &&
            evict_is_at_rest(view) && may_drop(heap, view, probes);
@@ -237,7 +239,8 @@ NOINLINE void evict_own(struct heap *heap) {
     if (UNLIKELY(load_relaxed(&evict_alone)) && exchange_relaxed(&evict_alone, 0))
         sweep_if_wanted(true);
     uint32_t round = load_relaxed(&evict_round), probes = PROBES_MAX;
-    /* only visit_idle evicts views of the shared heap */
+    /* Only visit_idle evicts views of the shared heap. A thread that uses this heap only forgets
+     * the ids of nodes. */
     if (load_relaxed(&heap->state) == HEAP_SHARED) {
         evict_changed(heap);
         heap->looked_at = round;

@@ -8,10 +8,10 @@
 #include "region/punch.h"
 
 #define LOOK_MIN_MS 50     /* time between two looks, where MEMCTX_DECAY_MS is less */
-#define LOOK_NS 4000000U   /* the longest time of a look */
+#define LOOK_NS 4000000U   /* a look ends after this time; so does collecting before a look */
 #define LOOK_SHARE 32      /* the pause after a look is at least this many times its length */
 #define LOOK_SEGMENTS 256U /* most segments that one look reads: 1 GiB */
-#define VISIT_SEGMENTS 16U /* most segments in which a visit collects pages */
+#define VISIT_SEGMENTS 16U /* most segments in which a visit gathers pages */
 #define PAGES_MAX 32U      /* most pages of one visit */
 #define BUSY_MAX 8U        /* a look ends when this many heaps could not be visited */
 #define DEALT_WITH 1U      /* set in page.seen: the page was punched, or cannot be punched */
@@ -38,7 +38,8 @@ struct look {
 };
 
 /* Returns the head of the page's list of free blocks and the number of blocks in use, in one word.
- * After a malloc and the free of the same block, the word has its old value again. Bit 0 is 0. */
+ * After a malloc and the free of the same block, the word has its old value again. Bit 0 is 0, so
+ * page.seen can hold DEALT_WITH there. */
 static uint64_t state_of(const struct page *page) {
     return (uintptr_t)load_relaxed(&page->free) | (uint64_t)load_relaxed(&page->used)
                                                       << SEEN_USED_SHIFT;
@@ -48,8 +49,9 @@ static uint64_t state_of(const struct page *page) {
 static bool is_quiet(struct page *page) {
     /* The owner may destroy the page at any time. The header may then describe a large chunk or a
      * serial page, where another field uses the word of page.seen. This function must not change
-     * that field. The field never has a value of page.seen (see PAGE_NOT_SEEN), so it suffices that
-     * the compare-and-swap below replaces only the value of page.seen that is read here. */
+     * that field. All values of page.seen are 1 << SEEN_USED_SHIFT or more, and that field is
+     * always less (PAGE_NOT_SEEN). So it suffices that the compare-and-swap below replaces only the
+     * value of page.seen that is read here. */
     uint64_t seen = load_acquire(&page->seen), same = seen;
     if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
         return false;
@@ -93,7 +95,8 @@ static bool search_page(struct look *look, struct page *page) {
     return false;
 }
 
-/* Reads segments until a heap with a quiet page is found. */
+/* Reads one segment. False ends the search: a heap with a quiet page was found (look->heap), or no
+ * further segment may be read in this look. */
 static bool search_segment(struct segment *segment, bool huge, void *context) {
     struct look *look = context;
     look->place = segment_place(segment);
@@ -121,8 +124,8 @@ static bool collect_page(struct look *look, struct page *page) {
     return look->count < PAGES_MAX;
 }
 
-/* Collects quiet pages of look->heap, and announces that they will be punched. The heap's owner
- * waits, so it destroys none of them. */
+/* Gathers the quiet pages of look->heap in one segment, and announces that they will be punched.
+ * The heap's owner waits, so it destroys none of them. False: no further segment may be read. */
 static bool collect_segment(struct segment *segment, bool huge, void *context) {
     struct look *look = context;
     if (!look->segments)
@@ -139,7 +142,7 @@ static void collect(struct look *look) {
     look->segments = left;
 }
 
-/* Gives back the empty OS pages of the collected pages. Meanwhile no thread changes the lists of
+/* Gives back the empty OS pages of the gathered pages. Meanwhile no thread changes the lists of
  * free blocks of these pages. */
 static void punch(struct look *look) {
     int64_t waste = 0;

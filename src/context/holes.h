@@ -10,21 +10,23 @@
  *
  * The page belongs to a thread that may sleep for ever, so the control thread punches it, in a
  * visit (context/evict.h) with two barriers. If the owner is inside the allocator after the first
- * barrier, the control thread gives up. Otherwise the owner allocates nothing and destroys no page
- * before the visit ends, because both actions wait at heap_await. But the common free does not look
- * at heap->visited. So the control thread now sets META_PUNCHED in the pages to be punched. The
- * common free leaves pages with this flag to the free of their page kind, which waits. If the owner
- * is inside the allocator after the second barrier, it may be freeing into one of these pages, and
- * the control thread gives up. If the owner is outside, its next free finds the flag.
+ * barrier, the control thread gives up. Otherwise, until the visit ends, the owner allocates
+ * nothing outside of named contexts and destroys no page, because both actions wait at heap_await.
+ * But the common free does not look at heap->visited. So the control thread now sets META_PUNCHED
+ * in the pages to be punched. The common free leaves pages with this flag to the free of their page
+ * kind, which waits. If the owner is inside the allocator after the second barrier, it may be
+ * freeing into one of these pages, and the control thread gives up. If the owner is outside, its
+ * next free finds the flag.
  *
- * Cannot punch: pages of named contexts, serial pages, pages with a table of owners (META_OWNERS).
- * With MEMCTX_THP=always nothing is punched. Without a control thread, nothing is punched. Without
- * membarrier in the kernel, only pages in heaps without a thread are punched.
+ * Cannot punch: serial pages, pages of named contexts, and pages with META_OWNERS, META_CHECKED or
+ * META_APART (region/blocks.h). With MEMCTX_THP=always nothing is punched. Without a control
+ * thread, nothing is punched. Without membarrier in the kernel, only pages in heaps without a
+ * thread and in the shared heap are punched.
  *
  * Cost: the headers of at most LOOK_SEGMENTS segments a look, those of VISIT_SEGMENTS more for each
  * visit, and some microseconds for a page that has become quiet. All of it takes at most a 32nd of
- * a processor. malloc and free cost nothing more. The owner may wait for one visit, PAGES_MAX
- * pages.
+ * a processor. malloc and free cost nothing more. The owner may have to wait until one visit has
+ * punched PAGES_MAX pages.
  *
  * Threads: the control thread.
  */
@@ -33,12 +35,15 @@
 
 #include "region/heap.h"
 
-/* If the pause after the last look is over, looks at pages and punches the quiet ones. The first
- * call only begins a pause. */
+/* If the pause after the last look is over: collects for owners that sleep (collect_look), then
+ * looks at pages and punches the quiet ones. The first call only begins a pause. Does nothing if
+ * MEMCTX_HOLES is 0. */
 void holes_look(void);
-/* Returns how long the control thread may sleep, at most `wait` milliseconds. */
+/* Returns how many milliseconds the control thread may sleep until the next look: `wait`, or less
+ * if the last look left work. */
 int holes_wait_ms(int wait);
-/* Makes one look at once. Returns the bytes that went back to the kernel. */
+/* Looks at pages once, without a pause before, and punches the quiet ones. Returns the bytes that
+ * went back to the kernel. */
 size_t holes_look_now(void);
 
 #endif

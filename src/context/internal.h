@@ -12,14 +12,15 @@
 #include "context/evict.h"
 #include "region/heap.h"
 
-/* To find out whether chunks of a view's context are alive, all heaps are read. This is the most
- * heaps that are read for all views of one heap together. */
+/* To find out whether a context has live chunks, its views in all heaps are read, so one context
+ * costs as many probes as there are heaps. This is the greatest number of probes for the views of
+ * one heap together. */
 #define PROBES_MAX (1U << 18)
 
 /* --- views and contexts (evict.c) ------------------------------------------------------------- */
 
-/* True if the thread freed as many chunks and bytes in the context as it allocated there, and the
- * context has no pages of its own in the heap. Any thread, without a lock. */
+/* True if the heap's thread freed as many chunks and bytes in the context as it allocated there,
+ * and the context has no pages of its own in the heap. Any thread may call it, without a lock. */
 INLINE bool evict_is_at_rest(const struct view *view) {
     return load_relaxed(&view->frees) == load_relaxed(&view->allocs) &&
            load_relaxed(&view->freed_cum_bytes) == load_relaxed(&view->requested_cum_bytes) &&
@@ -28,15 +29,16 @@ INLINE bool evict_is_at_rest(const struct view *view) {
 
 /* True if the context must stay: it is named, marked, placed, or a rule holds for it. */
 bool evict_is_pinned(uint32_t id);
-/* Returns the node [other callers] that is at most SITE_FRAMES above the context, else 0. */
+/* Returns the node [other callers] that is the context itself or stands at most SITE_FRAMES nodes
+ * above it. 0: there is none, or it is [other callers] of the process. */
 uint32_t evict_others_above(uint32_t id);
 /* Evicts the heap's views of cold contexts: moves their figures to views of heap `to`. The caller
- * may write both heaps. `probes`: how many heaps may still be read to find out whether chunks are
- * alive; NULL: asks visit_none_is_alive instead. Returns the number of views moved. */
+ * may write both heaps. `probes`: how many probes (PROBES_MAX) are left; NULL: the last count of
+ * live chunks tells instead (visit_none_is_alive). Returns the number of views evicted. */
 uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes);
-/* Moves the figures of a parked heap's views at rest to heap `totals`, so that a context with views
- * in many parked heaps needs only one view. The contexts stay in the tree. The caller holds the
- * heap's lock. */
+/* Moves the figures of a parked heap's views to heap `totals`, if their contexts have no live chunk
+ * in any heap. A context with views in many parked heaps then needs only one view. The contexts
+ * stay in the tree. The caller holds the heap's lock. */
 void evict_fold_rested(struct heap *heap, struct heap *totals);
 
 /* --- sweeps (sweep.c) ------------------------------------------------------------------------- */
@@ -52,12 +54,14 @@ void sweep_if_wanted(bool alone);
 /* True for the heap of totals, and for a parked heap whose caches were given back: no thread uses
  * the heap's views, and no cache leads to them. */
 bool visit_heap_is_idle(struct heap *heap);
-/* Evicts cold views of heap_global.totals and of heaps without a thread. With `now`, these heaps
- * lose their caches, and views of parked heaps move to the totals (evict_fold_rested). The shared
- * heap then counts as a heap without a thread, because its lock keeps all threads out. */
+/* Evicts cold views of heap_global.totals and of parked heaps that have no caches any more. With
+ * `now`, all parked heaps lose their caches and their cold views, and their views of contexts
+ * without live chunks move to the totals (evict_fold_rested). The shared heap then loses its caches
+ * and cold views, too, because its lock keeps all threads out. */
 void visit_idle(bool now);
-/* Takes all caches, and with `views` cold views, from the heaps of threads that are outside the
- * allocator. The caller holds no other lock and owns no heap. */
+/* Gives back the caches of threads that are outside the allocator, and with `views` evicts their
+ * cold views. A thread that is inside the allocator evicts its views by itself, at its next
+ * look-up. The caller holds no lock but heap_global.lock, and owns no heap. */
 void visit_sleeping(bool views);
 /* Begins a visit of one heap with an owner: makes the owner wait at heap_await. True: the owner is
  * outside the allocator, and will wait. The caller holds heap_global.lock, and calls visit_end in

@@ -15,7 +15,7 @@ struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
     return heap_view_within(heap, fixed_context, TABLES_UNCOUNTED);
 }
 
-/* Compares every Nth path of the tree with a fresh walk by libunwind. */
+/* Compares the path of every Nth look-up with a fresh walk by libunwind. N is MEMCTX_VERIFY. */
 static void verify(struct heap *heap, const struct view *view) {
     struct paths *paths = paths_of(heap);
     if (paths->verify_left > 1) {
@@ -94,22 +94,23 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
     return view;
 }
 
-/* Two ways lead to a path: by the table of traces, and past the table by replays and walks. After
- * each window of look-ups, the mean ns of a look-up by the present way are estimated and compared
- * with those of the other way in its last window. The other way is also tried when the savings that
- * it could have brought at best add up to paths.patience, which doubles with each such trial. */
+/* There are two ways to find a path: by the table of traces, or past the table, by replays and
+ * walks. After each window of look-ups, the mean ns of a look-up by the present way are estimated
+ * and compared with those of the other way in its last window. The faster way is used next. The
+ * other way is also tried when the ns that it could have saved at best add up to paths.patience,
+ * which doubles with each such trial. */
 #define WINDOW 16384U      /* look-ups */
 #define WINDOW_TRIAL 4096U /* look-ups after a change of the way */
 #define COST_FOUND 7U      /* ns of a right first guess whose trace is in the processor's cache */
-#define COST_REPLAY 15U
-#define COST_SEARCH 40U
-/* window_ends adds at most so many ns for each look-up of a window to `hoped`. But if a look-up
- * could save more than CACHE_PATIENCE ns, it adds all of them: one window then leads to the first
- * trial. */
+#define COST_REPLAY 15U    /* ns of a replay that finds the view */
+#define COST_SEARCH 40U    /* ns of a search of the traces */
+/* After each window, window_ends adds to `hoped` the ns that the other way could have saved for a
+ * mean look-up, at most HOPE_MAX. But if it could have saved more than CACHE_PATIENCE ns, all of
+ * them are added: one window then leads to the first trial. */
 #define HOPE_MAX 50U
 #define PATIENCE_MAX (64U * CACHE_PATIENCE)
-/* While some trace leads to a site, the cache is flushed when the tables have room for so many
- * bytes: then the path may get a context of its own. */
+/* While some trace leads to a site, the cache is flushed when the tables have room for this many
+ * bytes: the path of that trace may then get a context of its own. */
 #define SITES_ROOM (16 << 10)
 
 /* Returns the cost of a right first guess, in ns. The more traces there are, the fewer of them are
@@ -290,8 +291,8 @@ static NOINLINE struct view *look_up(struct heap *heap, uintptr_t frame, size_t 
     return view;
 }
 
-/* Looks up a path past the table of traces, when no noted change leads to the path. Does only that
- * part of look_up which is needed while traces exist and the depth is not 0. */
+/* Looks up a path past the table of traces, when no replay found it. Does only that part of look_up
+ * which is needed while the thread has a table of traces and the depth is not 0. */
 static struct view *look_past(struct heap *heap, uintptr_t frame, unsigned depth, size_t size) {
     struct paths *paths = paths_of(heap);
     evict_look(heap);

@@ -3,8 +3,8 @@
  * lookup.h - finds the view that pays for a call of malloc.
  *
  * For a cached path the search costs about one compare for each frame. On a miss the search walks
- * the stack, finds the path's node in the tree and keeps a trace. Only the owner of the heap calls
- * these functions.
+ * the stack, finds the path's node in the tree and may keep a trace. Only the owner of the heap
+ * calls these functions; any thread may call context_counts.
  */
 #ifndef MEMCTX_LOOKUP_H
 #define MEMCTX_LOOKUP_H
@@ -22,12 +22,13 @@
 struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size);
 
 /* Each time context_time_soon was called this many times for a heap, the heap's next allocation is
- * timed. Callers: look-ups that the first guess did not serve, and allocations whose page is used
- * up. */
+ * timed. Callers: look-ups that search the traces or walk the stack, and allocations whose page is
+ * used up. */
 #define CONTEXT_TIMED_EVERY 16U
 
-/* Returns the view of a fixed context, for an allocation that must not walk the stack because a
- * signal handler interrupted the allocator. */
+/* Returns the heap's view of a fixed context (enum tree_fixed), whatever the budget of the tables,
+ * and makes the view if it is missing. The heap's first view is always made for [unknown]. NULL:
+ * out of memory. */
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context);
 /* From now on this view pays for everything that the heap's thread allocates, whatever the path.
  * NULL: each path pays for itself again. */
@@ -35,17 +36,21 @@ void context_switch(struct heap *heap, struct view *view);
 struct view *context_switched(struct heap *heap); /* NULL: the thread is not switched to a view */
 /* For a forked child: its first look-ups put no new traces into the cache. */
 void context_fork_child(struct heap *heap);
-/* Forgets the stack as it was last walked, because another thread uses the heap from now on. */
+/* Forgets the stack as it was last walked, because another thread, with another stack, uses the
+ * heap from now on. */
 void context_thread_changes(struct heap *heap);
-/* Gives back the cache of a thread that ended. */
+/* Gives back the cache of a thread that ended. A few parked heaps keep their first tables of traces
+ * for the next thread (PARKED_READY). */
 void context_forget(struct heap *heap);
-/* True if no frame of the current stack is in libc or the loader. Not counted are the outermost
+/* True if no frame of the current stack is in libc or the loader, so that the calling thread holds
+ * no lock of libc and may start a thread. Three kinds of frames do not count: the outermost
  * OUTERMOST_LIBC_FRAMES (lookup.c), a function of libc in whose system call a signal interrupted
- * the program, and the function to which that signal's handler returns. If true, the calling
- * function may start a thread. */
+ * the program, and the function to which that signal's handler returns. False also if the stack is
+ * broken or too deep to be walked. `frame`: the exported function's frame pointer. */
 bool context_outside_libc(struct heap *heap, uintptr_t frame);
-/* Like context_outside_libc, but also false if not all frames are known. If true, a signal handler
- * has frames only if it interrupted a system call, because every handler returns to libc. */
+/* Like context_outside_libc, but also false if the walk did not reach the outermost frame of the
+ * thread. If true, a signal handler is on the stack only if it interrupted a system call, because
+ * every handler returns to libc. */
 bool context_outside_handlers(struct heap *heap, uintptr_t frame);
 
 /* True if the allocation whose look-up begins is to be timed; context_time_ends records its

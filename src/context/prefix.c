@@ -31,7 +31,7 @@ static int frame_of_length(const struct admit *admit, int i, uint32_t length) {
     return i;
 }
 
-/* Returns the frame before frame `i` on its path, or -1. */
+/* Returns the next frame outwards from frame `i` on its path; -1: there is none. */
 INLINE int frame_before(const struct admit *admit, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     if (UNLIKELY(frame->before == ADMIT_BEFORE_UNKNOWN)) {
@@ -89,6 +89,7 @@ INLINE int last_frame(const struct admission *admission, uint32_t number) {
 static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
     struct stack_frame *frame = &admit->stack->frames[i];
     uint32_t child = 0;
+    /* While the table of children was cleared in place, the search may have missed the child. */
     if (UNLIKELY(admit->table_clears & 1 ||
                  load_acquire(&tree_table_clears) != admit->table_clears) &&
         (child = tree_find_again(node, prefix_frame(frame))))
@@ -105,7 +106,8 @@ static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int
     return child;
 }
 
-/* Returns the node of frame `i` below `node`, as make_node does if it is missing. */
+/* Returns the node of frame `i` below `node`. If it is missing, make_node makes it. If the path of
+ * `node` waits, returns `node`. */
 static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     if (UNLIKELY(node & PREFIX_WAITS))
         return node;
@@ -113,8 +115,9 @@ static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     return LIKELY(child) ? child : make_node(admit, node, i);
 }
 
-/* For a path that drops more outer nodes than its caller's path did: looks up every node that is
- * kept, from the outermost on, below [truncated], and returns the node of frame `i`. */
+/* For frame `i` with a path that drops more outer nodes (left_out) than its caller's path did. The
+ * kept frames need other nodes, below [truncated]: looks up each of them, from the outermost on.
+ * Returns the node of frame `i`. */
 static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
     int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
@@ -166,8 +169,8 @@ INLINE uint32_t function_bit(uint32_t number) {
     return number ? 1U << number % 32 : 0;
 }
 
-/* Returns the known prefix from which the path goes on, and sets *first to the outermost frame
- * whose prefix is not known. */
+/* Begins a look-up. Returns the prefix from which the path goes on, and sets *first to the frame
+ * that follows: the outermost one whose prefix is not known. */
 static struct prefix begin(struct admit *admit, int *first) {
     static const uint8_t roots[] = {[STACK_COMPLETE] = TREE_ROOT,
                                     [STACK_OPEN] = TREE_TRUNCATED,
@@ -190,6 +193,7 @@ static struct prefix begin(struct admit *admit, int *first) {
         admit->begin = (unsigned)*first;
         return admit->root;
     }
+    /* A cold path may be in the tree now if any node was made since the last look-up. */
     if (UNLIKELY(paths->first_cold < paths->nodes_valid) && paths->nodes_seen != tree_made())
         paths->nodes_valid = paths->first_cold;
     if (paths->first_cold >= paths->nodes_valid)
@@ -203,8 +207,8 @@ static struct prefix begin(struct admit *admit, int *first) {
 /* Finds the last frame of each folded function from `first` on, and forgets the prefixes of all
  * frames from `first` on. If one of these functions also stands on the path before `first`, the
  * path is cut at the outermost frame of such a function. The function's last frame takes the place
- * of that frame, and *next is set to the last frame. Otherwise *next is `first`. Returns the frame
- * before *next on the path. */
+ * of that frame, and *next is set to the last frame. Otherwise *next is `first`. Returns the next
+ * frame outwards from *next on the path; -1: there is none. */
 static int erase_loops(const struct admit *admit, int first, int *next) {
     struct stack_frame *frames = admit->stack->frames;
     struct admission *admission = admit->paths->admission;
@@ -228,7 +232,8 @@ static int erase_loops(const struct admit *admit, int first, int *next) {
     return hit < 0 ? outer : frame_before(admit, hit);
 }
 
-/* Records the prefix `at` of frame `i`, which follows frame `before` on the path. */
+/* Records the prefix `at` of frame `i`. Frame `before` is the next one outwards on the path; -1:
+ * there is none. */
 INLINE void note(const struct admit *admit, struct prefix at, int i, int before) {
     struct stack_frame *frame = &admit->stack->frames[i];
     frame->node = at.node;
@@ -247,9 +252,9 @@ INLINE void note(const struct admit *admit, struct prefix at, int i, int before)
         admit->paths->first_cold = (uint32_t)i;
 }
 
-/* Frame `last` is the last frame of a folded function. The frames directly outside it that belong
- * to this function, too, get prefixes below the same parent: the next walk may go on from any of
- * these frames. */
+/* Frame `last` is the last frame of a folded function that called itself directly. The frames of
+ * these calls, directly outside `last`, get prefixes below the parent of `last`'s node, because the
+ * next walk may go on from any of them. */
 static void find_direct_recursion(const struct admit *admit, int first, int last) {
     struct stack_frame *frames = admit->stack->frames;
     uint32_t number = rule_folded(frames[last].rule);
@@ -292,7 +297,8 @@ static NOINLINE struct prefix find_many(const struct admit *admit, int first) {
     return at;
 }
 
-/* Returns the frame of function `number` on the path of frame `i`, or -1. */
+/* Returns the frame of the folded function `number` on the path of frame `i`; -1: there is none.
+ * Several functions share a bit of the hash, so a set bit still needs the search. */
 INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
     const struct stack_frame *frame = &admit->stack->frames[i];
     if (i < 0 || !(frame->node & PREFIX_WAITS || frame->hash & function_bit(number)))
@@ -330,7 +336,8 @@ static struct prefix find_few(const struct admit *admit, struct prefix at, int f
     return at;
 }
 
-#define FEW_FRAMES 8
+#define FEW_FRAMES 8 /* up to this many new frames, find_few looks for the loops, else find_many   \
+                      */
 
 struct prefix prefix_of_stack(struct admit *admit) {
     struct paths *paths = admit->paths;

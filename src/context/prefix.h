@@ -10,10 +10,10 @@
  * bit for each folded function on the path. The prefixes of frames that a walk kept are known, so
  * only new frames are looked up.
  *
- * Folding erases loops from the path in the order in which they were made. Only the last
+ * Folding erases loops from the path in the order in which the calls made them. Only the last
  * (innermost) frame of a folded function stands on the path, followed by the frames that this frame
  * called. So one pass over the frames finds the last frame of each folded function, and only frames
- * that stay on the path are looked up in the tree. The prefixes of all other frames are not known.
+ * that stay on the path need a prefix. Most other frames have none: their length is 0.
  *
  * Threads: only the owner of the heap calls these functions.
  */
@@ -23,8 +23,8 @@
 #include "context/admit.h"
 #include "context/tree.h"
 
-#define PREFIX_WAITS (1U << 31)
-#define KNOWN_FIRST 61U /* the greatest number with which struct admission fits an OS page */
+#define PREFIX_WAITS (1U << 31) /* set in prefix.node: the path is not in the tree */
+#define KNOWN_FIRST 61U         /* entries of the first table; struct admission fits an OS page */
 
 /* The view that pays for waiting paths with the same two innermost frames and the same ancestor. */
 struct known {
@@ -32,12 +32,15 @@ struct known {
     uintptr_t site, caller;
     uint32_t ancestor;
 };
+/* What one thread keeps for paths that wait and for folding; it is made for the first path that
+ * waits or is folded. */
 struct admission {
     struct known *known; /* a hash gives the place; the table is `first` or a larger one */
+    /* number of entries; number of look-ups that found none, since the last look_at_known */
     uint32_t known_count, known_missed;
     struct known first[KNOWN_FIRST];
-    uint32_t waited;
-    uint16_t look; /* numbers the searches for last frames, in steps of LOOK_ONE */
+    uint32_t waited; /* number of look-ups of this thread whose path was charged to a site */
+    uint16_t look;   /* numbers the searches for last frames, in steps of LOOK_ONE */
     /* Indexed by a folded function's number: the value of `look` of a search, plus the index of the
      * function's last frame in that search. */
     uint16_t last[RULE_FOLDED_PLACES + 1];
@@ -56,8 +59,8 @@ struct admit {
     struct stack *stack;
     unsigned depth; /* greatest number of nodes of a path */
     unsigned begin; /* the outermost frame that belongs to the path */
-    /* anchored: the walk came to its end within the depth, so the path begins at the outermost
-     * frame that can be known */
+    /* folding: some functions are folded. anchored: the walk came to its end within the depth, so
+     * the path begins at the outermost frame that can be known */
     bool folding, anchored;
     enum tables_share share; /* share of the tables' budget for new nodes */
     uint32_t table_clears;   /* value of tree_table_clears when the look-up began */

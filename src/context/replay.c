@@ -29,7 +29,7 @@ struct change {
 #define BEFORE_SHIFT 17 /* position of the field `before` in stack_frame.proof */
 
 struct replays {
-    uint32_t bits; /* logarithm of the number of `changes` */
+    uint32_t bits; /* base-2 logarithm of the number of `changes` */
     /* number of notes that replaced another note, since the last look (LOOK_EVERY) */
     uint32_t replaced;
     /* State of the stack before the walk. sp: stack pointer of the innermost frame; 0: nothing can
@@ -52,10 +52,11 @@ struct replays {
 /* A heap whose table was given back gets a new one after this many walks. Threads that adopt the
  * heap one after the other, and make few allocations each, need no table. */
 #define WAIT_AFTER_END 256U
-#define BITS_FIRST 8U
+#define BITS_FIRST 8U /* values of `bits` for the first table and for the larger one */
 #define BITS_GROWN 10U
 
-/* Returns the key of a change. It is not 0, because the node `from` is not the root. */
+/* Returns the key of a change from a path with the node `from`, when the stack pointer moved by
+ * `moved` bytes. The key is not 0, because `from` is not the root. */
 INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
     return (uint64_t)from << 32 | moved;
 }
@@ -120,7 +121,9 @@ INLINE bool has_room(const struct stack *stack, int stay, const struct change *c
            stack->frames[stay].checks + 2U * change->count <= stack->room * 2;
 }
 
-/* Returns the frame that stays, if the change may apply to the stack at `sp`, else -1. */
+/* Compares the stack at `sp` with the change: the frame that stays, and the words of the new
+ * frames. Returns the frame that stays; -1: the change does not lead to this stack. The words that
+ * prove the frames further out are still to be compared (all_hold). */
 INLINE int may_be(const struct stack *stack, const struct change *change, uintptr_t sp) {
     int stay = (int)stack->count - 1 - change->left;
     const struct stack_frame *kept = &stack->frames[stay];
@@ -130,7 +133,7 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
         (kept->rbp_use >= 0 &&
          word_at(at_place(base, change->stay_rbp_at)) != stack->checks[kept->rbp_use].value))
         return -1;
-    /* from the innermost new frame on: each word proves that the next one may be read */
+    /* From the innermost new frame on: each word proves that the next one may be read. */
     for (unsigned i = change->count; i-- > 0;) {
         uint16_t rbp = change->frames[i].rbp;
         if (word_at(at_place(base, change->frames[i].sp) - 8) != change->frames[i].address ||
@@ -140,8 +143,8 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
     return stay;
 }
 
-/* Like all_hold, for a frame with rbp_use >= 0. Its rbp stands in the word at `rbp_at` now. If all
- * words hold, the check of rbp is moved to that word. */
+/* Like all_hold, for a frame whose rbp a frame further out uses (rbp_use >= 0). This rbp stands in
+ * the word at `rbp_at` now. If all words hold, the check of rbp is moved to that word. */
 __attribute__((no_sanitize("address"))) static NOINLINE bool
 all_hold_with_rbp(struct stack *stack, int i, uintptr_t rbp_at) {
     struct stack_check *check = &stack->checks[stack->frames[i].rbp_use];

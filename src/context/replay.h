@@ -27,9 +27,10 @@
 #define REPLAY_WAYS 4U   /* number of places that one change may have */
 
 /* Returns the view of the current stack. NULL: no noted change leads to the stack; the call then
- * changed nothing. */
+ * changed nothing. `frame`: the frame pointer of the exported function. */
 struct view *replay(struct paths *paths, uintptr_t frame);
-/* Called before a walk: records the state that replay_note compares with. */
+/* Called before a walk: records the state of the stack that replay_note compares with. May
+ * make the table of notes, or a larger one. */
 void replay_before(struct paths *paths);
 /* Called after a walk that led to `view` by a path of the tree: notes the change. */
 void replay_note(struct paths *paths, struct view *view);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Finds out which contexts are cold, marks them, and takes nodes out of the tree; see evict.h. */
+/* Decides when a sweep is due, finds out which contexts are cold, marks them, and takes nodes out
+ * of the tree; see evict.h. */
 #include "context/admit.h"
 #include "context/internal.h"
 #include "context/tree.h"
 #include "os/meta.h"
 
-/* In units of 1/TABLES_PARTS of the limit: when more than EVICT_PAST units are in use, the room for
+/* A unit is 1/TABLES_PARTS of the limit. When more than EVICT_PAST units are in use, the room for
  * ends of threads (tables_ends_bytes) included, a sweep evicts paths until EVICT_TO units are in
  * use, but no path that was used much (KEPT_SHARE). When more than EVICT_USED_PAST units are in use
- * without that room, it also evicts those, until EVICT_PAST units are in use. For EVICT_ALL_PAST
- * and EVICT_ALL_TO, the bytes in use include traces and tables_idle_bytes. */
+ * without that room, it also evicts paths that were used much, until EVICT_PAST units are in use.
+ * When more than EVICT_ALL_PAST units are in use, traces and tables_idle_bytes included, it also
+ * evicts such paths, until EVICT_ALL_TO units are in use. */
 #define EVICT_PAST 22
 #define EVICT_TO 19
 #define EVICT_USED_PAST 23
@@ -35,14 +37,15 @@
  * new paths have hardly any room, because the eviction would take these allocations from their
  * path. */
 #define KEPT_SHARE 32768U
-/* A context with more than KEPT_TIMES as many allocations goes only if the tables are above their
- * limit, or if hardly any new path gets room (WAITING_EIGHTHS_ALL). */
+/* A context with more than KEPT_TIMES times as many allocations goes only if the tables are above
+ * their limit, or if hardly any new path gets room (WAITING_EIGHTHS_ALL). */
 #define KEPT_TIMES 2U
 /* Each sweep in a new phase frees EVICT_FOR_PHASE units of the limit. A phase is new if more than
  * 1/WAITING_SHARE of the allocations since the last sweep had to wait, see ask_for_new_phase. */
 #define WAITING_SHARE 4U
 #define WAITING_EIGHTHS_ALL 7U
 #define EVICT_FOR_PHASE 2
+/* the bytes that come free with one context: its view and its node */
 #define CONTEXT_BYTES (int64_t)(sizeof(struct view) + TREE_NODE_COUNTED)
 
 uint32_t sweeps_over_limit;
@@ -59,7 +62,7 @@ static struct {
     uint16_t *seen[TREE_BLOCKS];
     uint32_t seen_count;  /* contexts with lower ids have an entry in `seen` */
     bool leaving;         /* some node is TREE_LEAVING */
-    unsigned idle_sweeps; /* sweeps in a row that left the tables as full, above their limit */
+    unsigned idle_sweeps; /* sweeps in a row that freed nothing, with tables above their limit */
     bool old;   /* the table of children has replaced older ones, which tree_free_old may free */
     bool alone; /* atomic: a thread of the program made the last sweep */
     uint64_t allocs, requested_cum_bytes; /* sums over all contexts, at the last sweep */
@@ -124,8 +127,8 @@ void evict_want(void) {
             store_owner(&state.begun_ns, now);
         return;
     }
-    /* A program thread sweeps only if it made the last sweep, too, or if the control thread has let
-     * a whole pause go by since the sweep was wanted. */
+    /* A thread of the program sweeps only if such a thread made the last sweep, too, or if the
+     * control thread has let a whole pause go by since the sweep was wanted. */
     if (now > load_relaxed(&state.next_ns) &&
         (load_relaxed(&state.alone) || now > since + pause_after(now, 0)))
         store_owner(&evict_alone, 1);
@@ -152,6 +155,8 @@ static void find_views(struct found *found, uint32_t count, bool over) {
             const struct view *view = heap_view_at(heap, i);
             uint32_t context = load_relaxed(&view->context);
             uint64_t allocs = load_relaxed(&view->allocs);
+            /* A view without figures in an idle heap keeps no node in the tree. If the node's id
+             * goes to a new node, the view belongs to the new node. */
             if (!context || context >= count || (idle && !allocs && evict_is_at_rest(view)))
                 continue;
             bool warm = !evict_is_at_rest(view) || (made_history(view) && !over);
@@ -176,16 +181,17 @@ static bool looks_are_over(void) {
     return true;
 }
 
-/* Begins a new round. A look-up that is not under way now finds no node that was taken out. */
+/* Begins a new round, and notes which look-ups are under way. A look-up that begins later finds no
+ * node that was taken out. */
 static void note_looks(void) {
     exchange_full(&evict_round, evict_round + 1);
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
         heap->looks_then = load_full(&heap->looks);
 }
 
-/* Takes a node without views and children out of its parent's list, or, if an earlier sweep did so
- * and `over` is true, removes it. `over`: no look-up knows the node's id. False: the node is too
- * new to leave. */
+/* Takes a node without views and children out of its parent's list. If an earlier sweep took it out
+ * and `over` is true, removes the node. `over`: no look-up knows the node's id. False: the node is
+ * too new to leave. */
 static bool take_out(uint32_t id, bool over) {
     if (!(tree_node(id)->flags & TREE_LEAVING)) {
         if (!tree_unlink(id))
@@ -208,9 +214,10 @@ static bool was_seen(uint32_t id, uint16_t allocs) {
 }
 
 /* Goes from the leaves to the root, and finds out which nodes are warm and which have children. A
- * node without views and children leaves if `take` is true and the node is not pinned. `over`: no
- * look-up knows the ids of nodes that left before. `now`: also contexts that allocated since the
- * last sweep may be cold. */
+ * node without views and children leaves if `take` is true and the node is not pinned. A leaving
+ * node that got a view or a child meanwhile, or is pinned now, comes back. `over`: no look-up knows
+ * the ids of nodes that left before. `now`: also contexts that allocated since the last sweep may
+ * be cold. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* a node that ends a loop stays */
@@ -269,8 +276,8 @@ static void keep_seen(const struct found *found, uint32_t count) {
     state.seen_count = count;
 }
 
-/* Gives the memory of state.seen back. Where the tables are above their limit, each empty context
- * is cold, so state.seen is not needed. */
+/* Gives the memory of state.seen back. While the tables are above their limit, each context without
+ * a live chunk is cold, so state.seen is not needed. */
 static void forget_seen(void) {
     for (uint32_t first = 0; first < state.seen_count; first += TREE_NODES_PER_BLOCK) {
         meta_free(state.seen[first / TREE_NODES_PER_BLOCK], SEEN_BYTES);
@@ -296,7 +303,9 @@ static bool is_near(uint32_t id) {
     return at < TREE_FIXED_COUNT;
 }
 
-/* True if mark_single may mark the context as cold, see there. */
+/* True if mark_single may mark the context as cold: it has views, no child that stays, is not warm,
+ * and is near to the root if and only if `near` is true. A site below [other callers] of the
+ * process is never marked. */
 static bool may_mark(const struct found *found, uint32_t id, bool near) {
     return (found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) == FOUND_VIEW &&
            is_near(id) == near && !(near && is_site_of_process(id));
@@ -325,20 +334,20 @@ INLINE int64_t greater(int64_t a, int64_t b) {
 /* How many bytes evictions should free. */
 struct wanted {
     int64_t bytes;
-    int64_t must; /* the part of them that is worth the paths that were used much (KEPT_SHARE) */
-    bool all;     /* the part is worth any path, however much it was used (KEPT_TIMES) */
+    int64_t must; /* for this part, paths that were used much go, too (KEPT_SHARE) */
+    bool all;     /* for `must`, any path goes, however much it was used (KEPT_TIMES) */
 };
 
-/* Returns how many bytes evictions should free. Evictions free nodes and views, never traces. So
- * nodes and views also go to make room for traces. Nodes and views also go when few ids are left,
- * even if the budget has room. */
+/* Returns how many bytes evictions should free. Evictions free only nodes and views, but they also
+ * make room where traces or idle memory fill the tables, and where few ids of nodes are left. */
 static struct wanted bytes_wanted(void) {
     tables_limit_bytes(); /* computes tables_limit_known */
     int64_t part = load_relaxed(&tables_limit_known) / TABLES_PARTS;
     int64_t used = load_relaxed(&tables_used_bytes);
     int64_t idle = load_relaxed(&tables_idle_bytes);
     int64_t all = used + load_relaxed(&tables_trace_bytes) + idle;
-    /* Paths that had to wait leave room for the ends of threads, so less has to be in use. */
+    /* Admission keeps room for the ends of threads (tables_ends_bytes), so it lets paths wait when
+     * less is in use. The sweep has to count that room as used, too. */
     int64_t with_ends = used + tables_ends_bytes();
     int64_t wanted = with_ends > part * EVICT_PAST ? with_ends - part * EVICT_TO : 0;
     int64_t must = used > part * EVICT_USED_PAST ? used - part * EVICT_PAST : 0;
@@ -358,10 +367,12 @@ static struct wanted bytes_wanted(void) {
 }
 
 /* Returns the least power of two, less one, such that the cold contexts with at most that many
- * allocations take about `wanted` bytes. UINT32_MAX: all of them take less. A context counts with
- * the average number of nodes, because its callers' nodes go with it. */
+ * allocations take about `wanted` bytes. Contexts near to the root are left out. UINT32_MAX: all
+ * contexts together take less. A context counts with the average number of nodes, because its
+ * callers' nodes go with it. */
 static uint32_t allocs_that_free(const struct found *found, uint32_t count, int64_t wanted) {
-    int64_t views = 1, contexts[32] = {0}; /* by the number of bits of their allocations */
+    /* contexts[i]: number of contexts with 2^i to 2^(i+1) - 1 allocations */
+    int64_t views = 1, contexts[32] = {0};
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
         views += found[id].flags & FOUND_VIEW ? 1 : 0;
         if (found[id].most && may_mark(found, id, false))
@@ -390,9 +401,9 @@ static void ask_for_new_phase(struct wanted *wanted, uint64_t allocs) {
 
 /* Chooses the contexts that the sweep may mark cold: those with at most the returned number of
  * allocations. Rarely used contexts go first. If a context with more than 1/KEPT_SHARE of all
- * allocations must go, wanted->bytes becomes wanted->must, so that few such contexts go. None with
- * more than KEPT_TIMES as many goes, unless wanted->all is set or the tables are above their limit
- * (`over`). */
+ * allocations must go, wanted->bytes becomes wanted->must, so that few such contexts go. A context
+ * with more than KEPT_TIMES times as many allocations goes only if wanted->all is set, or if the
+ * tables are above their limit (`over`). */
 static uint32_t choose_most(const struct found *found, uint32_t count, struct wanted *wanted,
                             bool over) {
     uint64_t kept = state.allocs / KEPT_SHARE;
@@ -407,8 +418,9 @@ static uint32_t choose_most(const struct found *found, uint32_t count, struct wa
 }
 
 /* Marks cold contexts until `wanted` bytes would come free: first whole subtrees, from the root on,
- * then single contexts, and if `near` is true, also those near the root. Each has at most `most`
- * allocations. True: a context is marked, by this sweep or by an earlier one. */
+ * then single contexts, and last, if `near` is true, those near to the root. Takes only contexts
+ * with at most `most` allocations. Unmarks contexts of an earlier sweep that are not chosen again.
+ * True: some context is marked now. */
 static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted, uint32_t most,
                       bool near) {
     bool any = false;

@@ -4,8 +4,8 @@
 #include "os/meta.h"
 #include "region/heap.h"
 
-#define FIRST_CAPACITY 1024U
-#define NEWEST_NODES 32U /* value of newest_max in a forked child */
+#define FIRST_CAPACITY 1024U /* places of the first table of children */
+#define NEWEST_NODES 32U     /* value of newest_max in a forked child */
 
 struct lock tree_lock FORK_PAGE = LOCK_INIT(RANK_TREE);
 uint64_t tree_read_until_ns;
@@ -175,8 +175,9 @@ static size_t table_bytes(uint64_t capacity) {
     return sizeof(struct table) + capacity * sizeof(uint32_t);
 }
 
-/* Called under tree_lock. The old table stays for threads that search in it: see tree_free_old. All
- * old tables together are smaller than the new one. */
+/* Makes room in the table of children: takes its tombstones out, or doubles it. The old table stays
+ * for threads that search in it (tree_free_old); all old tables together are smaller than the new
+ * one. False: no memory, or the share of the budget is used up. Called under tree_lock. */
 static bool table_grow(enum tables_share share) {
     struct table *old = tree.table;
     if (table_is_cleared())
@@ -324,8 +325,9 @@ void tree_remove(uint32_t id) {
 
 #define WORDS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node) / 64)
 
-/* Discards the OS page of nodes whose ids these words hold. Returns how many of these nodes still
- * had their memory; 0 if one of the OS page's nodes is in use. */
+/* Gives the OS page that begins with node `first` to the kernel, if the ids of all its nodes wait.
+ * `idle`, `discarded`: the words of struct gone for these ids. Returns how many of the nodes still
+ * had their memory. 0: nothing changed. */
 static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *discarded) {
     int64_t count = 0;
     for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
@@ -372,10 +374,10 @@ static uint32_t take_first(uint32_t parent, bool idle) {
     return 0;
 }
 
-/* Takes an id that waits for a new node and is greater than the parent's, and the node's bytes from
- * the budget. Ids whose memory is still there come first, because the budget may have no room for a
- * discarded one. 0: no such id waits, the share is used up, or a reader of the tree may know the id
- * as another node's. */
+/* Takes an id that waits for a new node and is greater than the parent's. Takes the node's bytes
+ * from the budget. Ids whose memory is still there come first, because the budget may have no room
+ * for a discarded one. 0: no such id waits, the share is used up, or a reader of the tree
+ * (tree_read_until_ns) may know the id as another node's. */
 static uint32_t take_gone(uint32_t parent, enum tables_share share) {
     if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns())
         return 0;

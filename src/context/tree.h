@@ -33,7 +33,7 @@
 enum tree_fixed {
     TREE_ROOT = 0,
     TREE_UNKNOWN, /* pays for allocations that could not be tracked */
-    /* pays for allocations made while their thread was inside the allocator or the unwinder */
+    /* pays for allocations of signal handlers whose thread holds a lock of the library */
     TREE_UNWINDING,
     TREE_TRUNCATED, /* parent of paths longer than MEMCTX_DEPTH */
     TREE_NO_CFI,    /* parent of paths that begin in code without unwind information */
@@ -162,34 +162,37 @@ uint32_t tree_others(uint32_t parent, enum tables_share share);
  * recurred for the first time. The loop begins with the first frame of that function. Returns 0 if
  * the node is not folded, or if its loop is not known. */
 uint32_t tree_loop(uint32_t id);
+/* Sets the end of the node's loop and flags the node TREE_FOLDED. Without room for the entry, does
+ * nothing. */
 void tree_set_loop(uint32_t id, uint32_t last);
 
 INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
     if (!(load_relaxed(&tree_node(id)->flags) & flag))
         or_release(&tree_node(id)->flags, (uint8_t)flag);
 }
-/* Tells whether a rule applies to a frame, so that the frame's path is to be kept. NULL if there
- * are no rules. Takes tree_lock. */
+/* Tells whether a rule applies to a frame, so that the frame's path is to be kept. NULL: no rule
+ * was ever given. Takes tree_lock. */
 INTERNAL bool (*tree_wanted)(struct tree_frame frame);
-/* Tells whether a rule applies to a node, so that the node is to stay. NULL if there are no
- * rules. */
+/* Tells whether a rule applies to a node, so that the node is to stay. NULL: no rule was ever
+ * given. */
 INTERNAL bool (*tree_is_ruled)(uint32_t id);
 /* Called with each new node before any other thread finds the node, under tree_lock. NULL if no
  * layer above watches. */
 INTERNAL void (*tree_watch)(uint32_t id);
-/* Until this time (os_now_exact_ns) a reader reads the tree in pieces, so the meaning of ids must
- * not change. Only the control thread sets it: when a dump begins, with each piece, and to 0 when
- * no dump is left; see dump_begins in control/server.c. */
+/* Until this time (os_now_exact_ns) a reader reads the tree in pieces: no figures are evicted, and
+ * no new node gets the id of a removed one. Only the control thread sets it. A dump sets it when it
+ * begins and with each piece; when no dump is left, it is 0 (dump_begins in control/server.c). A
+ * mark, a reset and a moment of a recording set it to UINT64_MAX while they are made. */
 INTERNAL uint64_t tree_read_until_ns; /* atomic */
 INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
     if (load_relaxed(&tree_node(id)->flags) & flag)
         and_release(&tree_node(id)->flags, (uint8_t)~flag);
 }
 
-/* tree_unlink takes a node out of its parent's list of children, so that no thread finds it any
- * more; tree_link puts it back; tree_remove makes its id free for a new node. The caller holds
- * tree_lock. False means that nothing changed: the node is too new, there is no room, or another
- * node for the frame is in the list. */
+/* tree_unlink takes a node out of its parent's list of children, so that no thread finds the node
+ * any more. False: the node is too new to stand in a list. tree_link puts the node back. False:
+ * there is no room, or another node for the frame is in the list. Where they return false, nothing
+ * has changed. tree_remove makes the node's id free for a new node. The caller holds tree_lock. */
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);
@@ -204,7 +207,7 @@ uint32_t tree_find_again(uint32_t parent, struct tree_frame frame);
  * caller holds tree_lock and heap_global.lock. */
 bool tree_note_old(void);
 void tree_free_old(void);
-void tree_discard(void);   /* gives the memory of removed nodes to the kernel */
+void tree_discard(void);   /* gives OS pages to the kernel in which all nodes are removed */
 uint32_t tree_nodes(void); /* counts the nodes that exist */
 /* True when more than `parts` of TABLES_PARTS parts of all ids have a node. */
 bool tree_ids_are_past(unsigned parts);

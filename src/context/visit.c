@@ -122,7 +122,7 @@ static bool ways_are_closed(const struct heap *heap) {
 static void announce(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     store_release(&heap->visited, 1);
-    /* a free of another heap's chunk then looks for its view anew, too */
+    /* The owner's next free of another heap's chunk then looks up its view anew, too, and waits. */
     add_relaxed(&heap_views_epoch, 1);
     store_owner(&paths->fast_generation, 0);
     store_owner(&paths->replay_generation, 0);
@@ -150,9 +150,7 @@ void visit_end(struct heap *heap) {
     lock_release(&heap_visit_lock);
 }
 
-/* Gives back the caches of threads that are outside the allocator, and evicts their views if
- * `views` is true. A thread that is inside the allocator evicts its views by itself, at its next
- * look-up. */
+/* Announces the visit to all heaps, so that one barrier serves all of them. */
 void visit_sleeping(bool views) {
     struct heap *totals = heap_totals();
     lock_take(&heap_visit_lock);
