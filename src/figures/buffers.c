@@ -5,8 +5,9 @@
 
 char *buffers_stack_top START_PAGE;
 
-/* Mappings released while a client is connected are kept for its next request, up to this many
- * bytes: munmap interrupts each processor that a thread of the program runs on. */
+/* Released mappings are kept for the next request, up to this many bytes in all, because munmap
+ * interrupts each processor that a thread of the program runs on. They are unmapped when no client
+ * is connected. */
 #define KEPT_BYTES_MAX (256UL << 10)
 
 static struct buffer mappings[BUFFERS_MAX]; /* control thread only */
@@ -17,7 +18,7 @@ static void drop_kept(struct buffer *mapping) {
     struct buffer gone = *mapping;
     kept_bytes -= gone.bytes;
     *mapping = (struct buffer){0};
-    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    order_stores(); /* a child that is forked after the munmap must not know the mapping */
     os_unmap(gone.start, gone.bytes);
 }
 
@@ -45,14 +46,16 @@ void buffers_unmap_kept(void) {
     drop_all_kept();
 }
 
-/* Writes to each OS page. An OS page that is read before it is written maps the kernel's page of
- * zeros. The first write then replaces that page, which interrupts the processors of the program's
- * threads once more. */
+/* Writes to each OS page. A read of an OS page that was never written maps the kernel's page of
+ * zeros. A later write then replaces that mapping, which interrupts the processors of the program's
+ * threads. If the first access is a write, nothing is replaced. */
 static void touch(char *start, size_t bytes) {
     for (char *page = start; page < start + bytes; page += OS_PAGE_BYTES)
         *(volatile char *)page = 0;
 }
 
+/* Returns the smallest kept mapping that is large enough, but at most some four times as large;
+ * else a new mapping. */
 static void *map_untouched(size_t bytes) {
     struct buffer *kept = NULL, *place = NULL;
     for (unsigned i = 0; i < BUFFERS_MAX; i++) {

@@ -3,9 +3,9 @@
  * pages.c - the content of each page, a piece of a dump at a time; see pages.h.
  *
  * Adjacent pages of one context that are alike (goes_on) make one record. In pages that are not
- * full every block is examined; the light form of a dump does this only in mixed pages. The record
- * of a mixed page is followed by the contexts that own blocks in the page. When a piece has no room
- * for all these contexts, the next piece continues at a block of that page.
+ * full every block is examined; the light form of a dump (WIRE_DUMP_LIGHT) does this only in mixed
+ * pages. The record of a mixed page is followed by the contexts that own blocks in the page. When a
+ * piece has no room for all these contexts, the next piece continues at a block of that page.
  */
 #include "figures/pages.h"
 #include "region/member.h"
@@ -84,12 +84,14 @@ uint32_t pages_clock_begin START_PAGE;
 static uint32_t oldest_age(const struct page *page) {
     uint32_t born = page->born ? page->born : pages_clock_begin;
     uint32_t age = load_relaxed(&segment_clock) - born;
+    /* A page that is younger than the clock has the age 0: see WIRE_AGE_LAG. */
     return age > UINT32_MAX - WIRE_AGE_LAG ? 0 : age;
 }
 
-/* Returns the time that has passed at least since segment_clock had the value `then`. segment_clock
- * may lag: the control thread sets it once a second, and before that thread runs, no thread
- * does. */
+/* Returns how many ticks (WIRE_AGE_NS) have passed at least since a page got the value `then` of
+ * segment_clock. The control thread sets the clock once a second, so the value may be 1.1 s old
+ * when a page gets it. Before the control thread runs, the value may be older: then the time counts
+ * from that thread's start. */
 static uint32_t at_least_since(uint32_t then) {
     uint32_t now = load_relaxed(&segment_clock);
     uint32_t latest = then + (uint32_t)((1000 + 100) * 1000000ULL >> SEGMENT_TICK_SHIFT) + 1;
@@ -231,7 +233,7 @@ static void look_at_records(struct scan *scan, const struct page *page, const ch
 uint8_t pages_spare_units(const struct page *page, const char *start) {
     uint32_t least = UINT32_MAX;
     size_t granule_bytes = (size_t)page->granule_mask + 1, reached = blocks_reached(page, start);
-    bool many = page->granule_mask < OS_PAGE_BYTES;
+    bool many = page->granule_mask < OS_PAGE_BYTES; /* each OS page is a granule */
     for (size_t at = 0; at < reached; at += granule_bytes) {
         const void *records = start + at + page->records;
         if (many && blocks_punched(page) >> at / OS_PAGE_BYTES & 1)
@@ -246,7 +248,7 @@ uint8_t pages_spare_units(const struct page *page, const char *start) {
     return least < page->block_bytes ? (uint8_t)(least / SERIAL_UNIT) : 0;
 }
 
-/* False: OS page `number` of the page is not in memory, so a trim gets nothing for it. */
+/* False: OS page `number` of the page is not in memory, so a trim would gain nothing by it. */
 static bool may_be_resident(const struct scan *scan, const char *start, size_t number) {
     return !scan->resident_known ||
            resident_in(scan->resident, (uintptr_t)start + number * OS_PAGE_BYTES,
@@ -273,6 +275,7 @@ static void look_at_blocks(struct scan *scan, const struct page *page, const cha
             look_at_records(scan, page, start + at, at, live_in, out);
     }
     size_t count = reached / OS_PAGE_BYTES;
+    /* No OS page of these pages can be punched: see punch_page in region/punch.c. */
     bool stays = page->meta_shift & (META_OWNERS | META_CHECKED) || !(page->flags & PAGE_LISTED) ||
                  !out->live;
     size_t records_first = page->records / OS_PAGE_BYTES;
@@ -300,8 +303,9 @@ static bool is_full(const struct wire_page *page) {
     return page->state == WIRE_PAGE_FULL && page->live == page->capacity;
 }
 
-/* True when the page extends the last record: it lies behind the pages of that record, has their
- * context and block size, and is alike. */
+/* True when the page extends the last record: it lies directly behind the pages of that record, has
+ * their context, thread and block size, and is alike. In the full form of a dump only full pages
+ * are alike. */
 static bool goes_on(const struct scan *scan, const struct wire_page *out) {
     const struct wire_page *last = scan->last;
     return last && out->kind == WIRE_PAGE_OWN && last->kind == WIRE_PAGE_OWN &&

@@ -16,20 +16,22 @@
 #include "figures/pieces.h"
 
 struct page;
-/* Returns the smallest spare room (block size less requested size) of the live blocks of a page
- * that belongs to one context, in units of 16 bytes, rounded down. A slab could save this room. */
+/* Returns the smallest slack (block size less requested size) of the live blocks of a page that
+ * belongs to one context, in units of 16 bytes, rounded down. With blocks of exactly the requested
+ * sizes (policy slab) each block would be smaller by at least this slack. */
 uint8_t pages_spare_units(const struct page *page, const char *start);
 /* Calls `visit` with a copy of each page's header, for each page of a sliced segment from the slice
  * `from` on, until `visit` returns false. Returns the slice of the page for which `visit`
- * returned false; 0: all pages were visited. resident: the vector from os_resident_vector. With it,
- * pages are skipped whose headers were given back, because a read would map the headers again.
- * NULL: every header counts as resident. */
+ * returned false; 0: all pages were visited. `resident`: the vector from os_resident_vector. With
+ * it, pages are skipped whose headers were given back to the kernel, because a read would map the
+ * headers again. NULL: every header is read. */
 struct segment;
 unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
                     bool (*visit)(const struct page *page, const char *start, void *context),
                     void *context);
-/* Early values of segment_clock: pages_clock_begin is set in the constructor, of this process or of
- * the process that forked it; pages_clock_start is set when the control thread starts to serve. */
+/* Early values of segment_clock. pages_clock_begin: the value when the library's constructor ran,
+ * in this process or in the process that forked it. pages_clock_start: the value when the control
+ * thread began to serve. */
 INTERNAL uint32_t pages_clock_begin, pages_clock_start;
 /* Writes the records of pages (WIRE_PART_PAGES) into a piece. Returns enum wire_status. */
 uint32_t pages_piece(struct piece *piece);

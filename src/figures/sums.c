@@ -7,14 +7,14 @@
 
 /*
  * While threads run, a chunk may be allocated in one view and freed in another between the readings
- * of the two. So the views of one context are read together, all frees before all allocations:
- * every free then has its allocation, and the live bytes are too high at most by the frees of the
- * few nanoseconds between the two readings. The list of views is walked anew for the allocations.
- * Otherwise, a thread could make a new view during the first walk and allocate a chunk in that
- * view, and the walk could then read the free of this chunk in another view.
+ * of the two views. So first the frees of all views of one context are read, then the allocations
+ * of all views. Every free that was read then has its allocation. The live bytes are too high at
+ * most by the frees of the few nanoseconds between the two readings. The list of views is walked
+ * anew for the allocations, because a thread could make a new view during the first walk and
+ * allocate a chunk there. The first walk may have read the free of this chunk in another view.
  */
-/* Greatest number of readings of one context. A reading is repeated when the threads freed many
- * chunks meanwhile: the reader may have been preempted. */
+/* Greatest number of readings of one context. A reading is repeated when the threads freed more
+ * chunks meanwhile than the context has views: the reader may have been preempted. */
 #define TRIES_MAX 8U
 
 uint32_t sums_resets;
