@@ -83,8 +83,8 @@ int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *
     uint64_t all = ~SIGNALS_OF_LIBC, before = 0;
     if (!os_libc.thread_create)
         return ENOSYS;
-    /* The new thread inherits this thread's signal mask. (pthread_attr_setsigmask_np came with
-     * glibc 2.32.) */
+    /* The new thread inherits this thread's signal mask, so this thread blocks the signals for a
+     * moment. (pthread_attr_setsigmask_np exists only since glibc 2.32.) */
     os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
     int error = os_libc.thread_create(thread, attributes, run, NULL);
     os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);

@@ -6,10 +6,11 @@
  *
  * A forking thread takes the locks, so that the child finds the guarded data consistent. The
  * forking thread then waits in libc, and in the fork handlers of other libraries, for locks that
- * are not the library's. The holder of such a lock may wait for a lock of this library (glibc bug
- * 19431 is such a circle). The forking thread changes no guarded data meanwhile. So a thread that
- * has waited FORK_WAIT_NS takes the lock away from the forking thread. The child is told if it was
- * copied while another thread held the lock. glibc lets one thread fork at a time.
+ * are not the library's. The holder of such a lock may wait for a lock of this library: a deadlock,
+ * as in glibc bug 19431. The forking thread changes no guarded data meanwhile. So a thread that has
+ * waited FORK_WAIT_NS takes the lock away from the forking thread. If the child was copied while
+ * another thread held the lock, lock_fork_done returns false there. glibc lets one thread fork at a
+ * time.
  */
 #include "os/os.h"
 #include "os/syscall.h"
@@ -23,8 +24,10 @@
 #define WAITED_FOR 1UL /* another thread may wait for the lock */
 #define BY_FORK 2UL    /* the holder is forking and changes no guarded data */
 #define NOTES (WAITED_FOR | BY_FORK)
-#define FORK_WAIT_NS 300000000UL /* the longest wait for or by a forking thread */
-#define WAIT_NS 100000000L       /* the longest wait in one system call */
+/* How long a thread waits before it takes a lock away from a forking thread, and how long a fork in
+ * a signal handler waits for a lock. */
+#define FORK_WAIT_NS 300000000UL
+#define WAIT_NS 100000000L /* the longest wait in one system call */
 
 /* Bits of lock.fork, which say what a fork did with the lock. Forks nest when a signal handler
  * forks; the lowest bits belong to the innermost fork. */
@@ -178,8 +181,8 @@ static bool take_for_fork(struct lock *lock, bool interrupted) {
 
 void lock_fork_prepare(struct lock *lock, bool interrupted) {
     uint32_t did = 0, rank = 1U << lock->rank;
-    /* If this thread holds the lock already, it goes on in the child and releases the lock
-     * there. */
+    /* A thread that holds the lock already forks in a signal handler. This thread goes on in the
+     * child, and releases the lock there. */
     if (!lock_is_mine(lock)) {
         if (!(held_ranks & rank)) /* the bit is set already if the signal interrupted lock_take */
             did = FORK_MARKED;
@@ -193,6 +196,7 @@ void lock_fork_prepare(struct lock *lock, bool interrupted) {
 
 bool lock_fork_done(struct lock *lock, bool child) {
     uint32_t did = lock->fork;
+    /* True if no other thread is changing the guarded data. */
     bool whole = lock_is_mine(lock) || !load_relaxed(&lock->word);
     lock->fork = did >> FORK_BITS;
     if (did & FORK_TOOK) { /* releases the lock, unless another thread took it away */
@@ -202,7 +206,7 @@ bool lock_fork_done(struct lock *lock, bool child) {
         if ((word & ~NOTES) == self_word() && word & WAITED_FOR && !child)
             OS_CALL(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
     }
-    if (child && !whole)
+    if (child && !whole) /* the holder does not exist in the child */
         store_release(&lock->word, 0);
     order_stores();
     if (did & FORK_MARKED)

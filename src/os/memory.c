@@ -10,14 +10,14 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* The headers of a glibc older than 2.34 do not define MADV_POPULATE_READ. */
+/* The headers of an older glibc do not define MADV_POPULATE_READ. */
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
 
-/* With MAP_NORESERVE the kernel does not merge the library's mappings with a .bss that ends where
- * they begin, so /proc/PID/smaps shows them apart. Nor does the kernel refuse a fork because
- * adjacent mappings together have more bytes than the machine. */
+/* With MAP_NORESERVE the kernel does not merge a mapping of the library with a .bss that ends where
+ * the mapping begins, so /proc/PID/smaps shows the two apart. Nor does the kernel refuse a fork
+ * because adjacent mappings together have more bytes than the machine. */
 #define MAP_FLAGS (MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE)
 #define ASK_BYTES (64UL << 20)
 
@@ -58,7 +58,8 @@ void *os_map(size_t bytes) {
 }
 
 void os_unmap(void *start, size_t bytes) {
-    /* The kernel refuses to unmap the middle of a mapping if the process has too many mappings. */
+    /* The kernel refuses to unmap the middle of a mapping if the process has too many mappings. The
+     * memory then goes back to the kernel, and the addresses stay mapped. */
     if (OS_FAILED(OS_CALL(SYS_munmap, start, bytes, 0, 0, 0, 0)))
         OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0);
 }
@@ -219,8 +220,9 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) 
     return !OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0));
 }
 
-/* Libraries such as libfaketime define clock_gettime. Theirs may take a lock and then allocate, so
- * a call of it inside malloc would wait for this lock for ever. */
+/* Libraries such as libfaketime define clock_gettime. Their function may take a lock and then
+ * allocate. If malloc called it, malloc would wait for this lock for ever. So the constructor
+ * stores the address of libc's function here (os_clock_init). */
 static int (*read_clock)(clockid_t clock, struct timespec *now) START_PAGE = clock_gettime;
 
 void os_clock_init(uintptr_t function) {

@@ -26,6 +26,7 @@ const size_t *const meta_mapping_count_shown = &meta.mapping_count;
 const struct meta_mapping *const meta_mappings_shown = mappings;
 const char *const meta_first_shown = first_chunk;
 
+/* Returns the least class whose blocks, of 64 << class bytes, have room for `bytes`. */
 static unsigned class_of(size_t bytes) {
     return bytes <= 64 ? 0 : 58U - (unsigned)__builtin_clzl(bytes - 1);
 }

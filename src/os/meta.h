@@ -2,11 +2,11 @@
 /*
  * meta.h - memory for the library's own tables: trees, views, caches, heaps.
  *
- * Threads: any; one lock guards everything. Blocks are zeroed and have sizes that are powers of
- * two. Blocks are cut from a first chunk in the library's data, then from mappings of
- * META_CHUNK_BYTES; free blocks are kept in lists by size. A block of more than META_CHUNK_BYTES
- * has a mapping of its own. meta_alloc returns NULL when the kernel has no more memory. The
- * `metadata` line of a dump counts the memory taken here.
+ * Threads: any; one lock guards everything. Blocks are zeroed. The size of a block is a power of
+ * two, from 64 bytes to META_CHUNK_BYTES. Blocks are cut from a first chunk in the library's data,
+ * then from mappings of META_CHUNK_BYTES; free blocks are kept in lists by size. A larger block has
+ * a mapping of its own, of whole OS pages. meta_alloc returns NULL when the kernel has no more
+ * memory. The `metadata` line of a dump counts the memory taken here.
  */
 #ifndef MEMCTX_META_H
 #define MEMCTX_META_H
@@ -17,7 +17,7 @@
 /* The first chunk is part of the library's own data, because each additional mapping costs a fork
  * about 4 us. */
 #define META_FIRST_BYTES (880UL << 10)
-#define META_MAPPINGS_MAX 3840 /* mappings remembered for the figure of resident bytes */
+#define META_MAPPINGS_MAX 3840 /* mappings listed for their resident bytes and for outside.c */
 
 struct meta_mapping {
     char *start;
@@ -41,7 +41,8 @@ INTERNAL const struct meta_mapping *const meta_mappings_shown;
 INTERNAL const char *const meta_first_shown;
 INTERNAL struct lock meta_lock;
 
-/* Called after a fork. False: the child cannot use the rest of the current chunk. */
+/* Called after a fork. False: another thread was changing the tables at the fork. In the child, the
+ * rest of the current chunk is then lost. */
 bool meta_fork_done(bool child);
 
 #endif

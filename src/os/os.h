@@ -2,9 +2,10 @@
 /*
  * os.h - memory, locks, the clock and messages, as the library gets them from the kernel.
  *
- * Every call here is a raw system call: it leaves errno as it is and takes no lock of libc. The
- * malloc path uses only mmap, munmap, mremap, madvise, futex and, in a process that has not
- * restricted its system calls, mprotect. (clock_gettime goes through the vDSO.)
+ * Every call here is a raw system call: it leaves errno as it is and takes no lock of libc. Only
+ * the clock is read with libc's clock_gettime, which mostly needs no system call (vDSO). In a
+ * process that restricted its system calls, malloc and free use only mmap, munmap, mremap, madvise
+ * and futex (os_restricted). In other processes they use a few more, such as mprotect and mincore.
  */
 #ifndef MEMCTX_OS_H
 #define MEMCTX_OS_H
@@ -21,8 +22,8 @@ void *os_map_aligned(size_t bytes, size_t alignment);
  * the advice. */
 void os_advise_huge(void *start, size_t bytes, bool huge);
 void os_unmap(void *start, size_t bytes);
-/* Makes a forked child find the range zeroed. /proc/PID/smaps shows this flag, which tells the
- * range from other mappings. Has no effect before Linux 4.14. */
+/* Makes a forked child find the range zeroed. /proc/PID/smaps shows the flag of such a range (wf),
+ * so `memctx frag` can tell the range from other mappings. Has no effect before Linux 4.14. */
 void os_wipe_on_fork(void *start, size_t bytes);
 /* Extends or shortens a mapping without moving it. 0: done; else a negative error number, and
  * nothing changed. -ENOMEM: there is no room behind the mapping, or too little memory. After any
@@ -49,7 +50,7 @@ bool os_is_readable(uintptr_t start, uintptr_t end);
 int64_t os_resident_bytes(const void *start, size_t bytes);
 
 /* Fills one byte for each OS page of an aligned range. The byte's lowest bit says that the OS page
- * is resident. */
+ * is resident. False: the kernel does not report the pages. */
 bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 
 /* --- time and identity -------------------------------------------------------------------- */
@@ -63,8 +64,8 @@ uint64_t os_thread_cpu_ns(void); /* processor time of the calling thread */
 /* Processor time of another thread of this process; 0: not known. */
 uint64_t os_other_cpu_ns(uint32_t tid);
 /* Returns how long the machine has slept (was suspended) since it was booted: the monotonic clock
- * does not count that time. 0 in seccomp's strict mode, and after os_counter_forbidden was set,
- * because no clock that counts it can be read. */
+ * does not count that time. 0 in seccomp's strict mode and after os_counter_forbidden was set: then
+ * the library may read no clock that counts the time. */
 uint64_t os_slept_ns(void);
 /* Called by the constructor. Before this call, os_thread_id and os_is_first_thread ask the kernel
  * each time. */
@@ -82,12 +83,15 @@ bool os_thread_exists(uint32_t tid); /* true also if the kernel cannot be asked 
  * state. */
 bool os_memory_is_own(void);
 /* False in every child that no fork handler saw: in a child of vfork, and in a copy made by the
- * system call clone. Unlike os_memory_is_own, this needs no system call that a filter refuses. */
+ * system call clone. Needs only getpid. os_memory_is_own also needs kcmp, which Docker's default
+ * filter of system calls refuses. */
 bool os_process_is_known(void);
 
-/* Atomic. Set when the process restricted itself with a filter of system calls, or was started
- * under one. From then on the library makes no system calls except mmap, munmap, mremap, madvise,
- * futex and clock_gettime. Reset only when the kernel refused the filter. */
+/* Atomic. Set when the process restricted itself with a filter of system calls (seccomp), or was
+ * started under one. From then on the library makes no system calls except mmap, munmap, mremap,
+ * madvise, futex and clock_gettime. Reset only when the kernel refused the filter.
+ * OS_RESTRICTED_STRICTLY: seccomp's strict mode, in which the processor's counter cannot be read
+ * either. */
 INTERNAL uint32_t os_restricted; /* enum os_restriction */
 enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 /* Atomic. Set when a thread of the process asked the kernel for a SIGSEGV at each read of the
@@ -95,10 +99,11 @@ enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 INTERNAL uint32_t os_counter_forbidden;
 
 /* --- files, for the control thread and for start-up --------------------------------------- */
-/* Reads a whole small file into a buffer and terminates it with 0. Returns the bytes read, or
- * -1. */
+/* Reads up to capacity - 1 bytes of a file into a buffer, and ends them with a 0. Returns the
+ * number of bytes read; -1: the file cannot be opened. */
 int64_t os_read_file(const char *path, char *buffer, size_t capacity);
-/* Reads the target of a symbolic link, terminated with 0. Returns its length, or -1. */
+/* Reads the target of a symbolic link, terminated with 0. Returns its length; -1: the link cannot
+ * be read. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);
 int64_t os_rss_bytes(void); /* resident bytes, from statm in /proc; -1: the file cannot be read */
 
@@ -110,7 +115,8 @@ __attribute__((noreturn, cold)) void os_abort(void);
 __attribute__((noreturn, cold)) void os_panic(const struct text *text);
 
 /* --- locks -------------------------------------------------------------------------------- */
-/* The word of a lock names the holder, so a signal handler that interrupted the holder may fork. */
+/* The word of a lock names the holder. So a fork in a signal handler can tell whether the
+ * interrupted thread holds the lock. */
 enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
                  RANK_LOADED =
                      1,        /* the table of loaded objects, for an older glibc (path/loaded.h) */
@@ -122,7 +128,7 @@ enum lock_rank { /* a thread takes locks in this order only; checked in debug bu
                  RANK_TREE,    /* new nodes of the context tree */
                  RANK_RULES,   /* new unwind rules and modules */
                  RANK_SEGMENT, /* segments and their free slices */
-                 RANK_UNMAP,   /* held to unmap segments, so that a dump can hold it to read them */
+                 RANK_UNMAP,   /* held to unmap segments, and by a dump while it reads segments */
                  RANK_META,    /* memory for the library's own tables */
                  RANK_COUNT
 };
@@ -154,8 +160,8 @@ void lock_release(struct lock *lock);
 bool os_barrier_in_threads(void);
 /* True when the calling thread holds the lock. */
 bool lock_is_mine(const struct lock *lock);
-/* True when the calling thread holds a lock of the library: a signal handler must not take one
- * then. */
+/* True when the calling thread holds a lock of the library. A signal handler must then take no
+ * lock: it could wait for ever for the thread that it interrupted. */
 bool lock_any_is_mine(void);
 /* Makes the lock free in a forked child, whichever thread held it. */
 void lock_reset(struct lock *lock);
