@@ -61,8 +61,8 @@ static void elf_close(struct elf_file *file) {
     os_close(file->fd);
 }
 
-/* True when the file has the build-id of the mapped object, so that no other file has replaced it.
- * Also true when the object has no build-id. */
+/* True when the file has the build-id of the mapped object: no other file has taken its place since
+ * the object was mapped. Also true when the object has no build-id. */
 static bool is_same(const struct elf_file *file, const struct module *module) {
     for (unsigned i = 0; i < section_count(file) && module->build_id_bytes; i++) {
         const Elf64_Shdr *section = section_at(file, i);
@@ -86,6 +86,7 @@ static bool file_open(struct elf_file *file, const char *path, const struct modu
     struct stat status;
     struct elf_part head;
     bool good = false;
+    /* O_NONBLOCK: the path may name a FIFO by now. */
     *file = (struct elf_file){.fd = OS_TRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
     if (file->fd < 0)
         return false;
@@ -127,7 +128,7 @@ static bool each_of_table(const struct elf_file *file, uint32_t type, elf_functi
             return false;
         bool good = part_read(&names, file->fd, strings->sh_offset, strings->sh_size);
         if (good) {
-            names.bytes[names.size - 1] = 0;
+            names.bytes[names.size - 1] = 0; /* in a damaged file the last name may have no 0 */
             visit_all(&symbols, &names, visit, context);
             part_free(&names);
         }
@@ -137,6 +138,8 @@ static bool each_of_table(const struct elf_file *file, uint32_t type, elf_functi
     return false;
 }
 
+/* Opens the separate debug file of an object: /usr/lib/debug/.build-id/XX/YY.debug, where XX is the
+ * first byte of the build-id in hexadecimal, and YY the rest. */
 static bool debug_file_open(struct elf_file *file, const struct module *module) {
     static const char digits[] = "0123456789abcdef";
     char path[128];

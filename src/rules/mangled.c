@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* mangled.c - reads the names of C++ functions; see mangled.h. The functions follow the grammar of
- * the Itanium C++ ABI. Each takes the place of a token and returns the place behind the token, or
- * NULL if the symbol ends there or is not understood. */
+ * the Itanium C++ ABI. Each read_ or skip_ function takes a pointer to a token and returns a
+ * pointer behind the token. NULL: the symbol ends there, or is not understood. */
 #include "rules/mangled.h"
 
 static bool is_digit(char c) {
@@ -20,7 +20,7 @@ static bool begins(const char *text, const char *word) {
     return !*word;
 }
 
-/* A name is its length and so many characters. */
+/* Reads a name, which is written as its length in decimal digits and its characters, as in 3foo. */
 static const char *read_source_name(const char *at, size_t *length) {
     for (*length = 0; is_digit(*at) && *length < 1U << 16; at++)
         *length = *length * 10 + (size_t)(*at - '0');
@@ -32,9 +32,9 @@ static const char *read_source_name(const char *at, size_t *length) {
 
 /* --- what a name leaves out ------------------------------------------------------------------- */
 
-#define GROUPS_MAX 64U
+#define GROUPS_MAX 64U /* groups inside each other, at most */
 
-/* Digits, which may be missing, and an underscore. */
+/* Skips digits, of which there may be none, and an underscore. */
 static const char *skip_number(const char *at) {
     while (is_digit(*at))
         at++;
@@ -70,8 +70,8 @@ static const char *skip_token(const char *at) {
     }
 }
 
-/* Returns the length of the token that begins a group, which an E ends; 0: it begins none. `in`:
- * the first letter of the group around it. */
+/* Returns the length of the token if it begins a group of tokens that ends with an E; 0: it begins
+ * no group. `in`: the first letter of the group around the token. */
 static size_t group_begins(const char *at, char in) {
     switch (*at) {
     case 'F': /* a function's type */
@@ -162,7 +162,8 @@ static void add_part(struct text *name, const char *part, size_t length) {
     text_add_bytes(name, part, length);
 }
 
-/* Adds the last part once more: a constructor or a destructor has the name of its type. */
+/* Adds the last part of the name once more: a constructor is named like its type, a destructor like
+ * its type with a ~. */
 static void add_own_name(struct text *name, bool destroys) {
     size_t from = name->length, length = name->length;
     while (from && name->bytes[from - 1] != ':')
@@ -241,7 +242,7 @@ static const char *read_name(const char *at, struct text *name) {
     return at;
 }
 
-/* In Rust, the last part is h and 16 hexadecimal digits. */
+/* Removes the last part of a name in Rust's older mangling: h and 16 hexadecimal digits. */
 static void drop_hash(struct text *name) {
     static const size_t length = sizeof "::h0123456789abcdef" - 1;
     const char *hash = name->bytes + name->length - length;

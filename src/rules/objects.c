@@ -24,7 +24,7 @@ bool objects_begin(void) {
     return objects;
 }
 
-/* The functions that the rules behind the first `known` rules name. */
+/* The functions that the rules name, without those of the first `known` rules. */
 struct reading {
     uint32_t known;
     struct rule_ranges ranges;
@@ -50,7 +50,8 @@ static bool is_kind_behind(uint32_t known, enum rule_kind kind) {
 
 /* Sets reading->ranges to the functions that the rules name. Reads the functions of the rules after
  * the first reading->known rules from the file, and copies the functions of these first rules from
- * `before`. False: the file cannot be read, or memory is short. */
+ * `before`. False: the file cannot be read, or there is no memory for the copies. A function from
+ * the file is left out if there is no memory for it. */
 static bool read_functions(const struct module *mapped, const struct rule_ranges *before,
                            struct reading *reading) {
     bool good = elf_each_function(mapped, add_range, reading);
@@ -63,8 +64,8 @@ static bool read_functions(const struct module *mapped, const struct rule_ranges
     return good;
 }
 
-/* Keeps the ranges of rules that are known already: their file may be gone, or another file may
- * have replaced it. */
+/* Keeps the ranges of rules that were read before: the object's file may be gone, or another file
+ * may have replaced it. */
 void objects_read(uint32_t module, bool may_open) {
     struct object *object = objects && module < MODULES_MAX ? &objects[module] : NULL;
     if (!object || objects_is_read(module))
@@ -98,7 +99,8 @@ uint8_t objects_rule_of(const struct tree_node *node) {
     if (node->module >= MODULE_NAMED || node->module >= MODULES_MAX || !node->address)
         return 0;
     const struct object *object = &objects[node->module];
-    /* A return address may already be in the next function, so the call before it is looked up. */
+    /* A return address may already be in the next function, so the address before it is looked up.
+     * An exact address is not a return address. */
     uint64_t address =
         node->address - (node->exact ? 0 : 1) - unwind_rules_module(node->module)->bias;
     uint8_t rule = rule_first(object->module_rule, ranges_rule_of(&object->functions, address));

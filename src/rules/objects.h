@@ -19,7 +19,7 @@
 
 /* Makes the table of objects. False: out of memory. */
 bool objects_begin(void);
-/* Reads the names of an object, if a rule was added since they were read. may_open: the function
+/* Reads the names of an object, if a rule was added since the last reading. may_open: the function
  * may open files. */
 void objects_read(uint32_t module, bool may_open);
 /* True when objects_read has nothing to do. */
@@ -33,8 +33,8 @@ void objects_forget(void);
 
 /* True when the command has resolved, in this module, all rules that need the command. */
 bool objects_is_resolved(uint32_t module);
-/* True when the library could not read the module's names for some rule: a plain name, too, then
- * holds there only when the command has resolved the rules. */
+/* True when the library could not read the module's names for some rule. In this module, a plain
+ * function name in such a rule then holds only if the command resolves the rule. */
 bool objects_is_unreadable(uint32_t module);
 uint32_t objects_resolved_count(uint32_t module); /* number of resolved ranges in the module */
 void objects_drop_resolved(uint32_t module);

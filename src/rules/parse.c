@@ -77,7 +77,8 @@ static const char *parse_word(const char *word, struct policy_rule *rule, struct
     return NULL;
 }
 
-/* Parses POLICY,OPTION,...; overwrites the commas of `wanted` with 0. */
+/* An option that needs pages of the context's own (TERMS_OWN) turns PLACE_DEFAULT into
+ * PLACE_APART. */
 const char *parse_wanted(char *wanted, struct policy_rule *rule, struct terms *terms) {
     const char *wrong = NULL;
     rule->placement = PLACE_COUNT;

@@ -28,7 +28,9 @@ static bool glob(const char *pattern, const char *name, size_t length) {
     return !*pattern;
 }
 
-/* Compares a name, which has `length` bytes, and each of its parts between two "::". */
+/* True when the pattern matches one of the parts of a name that "::" separates. With `is_whole`,
+ * the name is complete, and the pattern may also match the whole name. `length`: bytes of the
+ * name. */
 static bool matches_parts(const char *pattern, const char *name, size_t length, bool is_whole) {
     size_t from = 0;
     if (is_whole && glob(pattern, name, length))

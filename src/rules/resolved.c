@@ -20,7 +20,8 @@ static const char *check_request(const struct wire_rule_ranges *request) {
     return NULL;
 }
 
-/* Stores the ranges of a request. Returns NULL, or the error in words. Under tree_lock. */
+/* Stores the ranges of a request. Returns NULL, or the error in words. The caller holds
+ * tree_lock. */
 static const char *take_ranges(const struct wire_rule_ranges *request) {
     if (!request->at)
         objects_drop_resolved(request->module);
@@ -81,7 +82,8 @@ void resolved_list(struct text *text) {
 /* The value of WIRE_RANGES_VARIABLE, which is read line by line. */
 struct reader {
     const char *at; /* the next character */
-    /* by a rule's number in the text: its number in rule_list; 0: not in rule_list */
+    /* for each rule of the text, by its number there: its number in rule_list; 0: not in
+     * rule_list */
     uint8_t rules[POLICY_RULES_MAX + 1];
     unsigned rule_count; /* number of rules in the text so far */
 };
@@ -178,8 +180,9 @@ static uint32_t find_module(struct reader line) {
     return MODULE_NONE;
 }
 
-/* Reads a line of ranges, and stores the ranges of known rules. *end is the end of the last range.
- * False: the line is damaged, or a range is refused. Under tree_lock. */
+/* Reads a line of ranges, and stores the ranges of known rules. *end: the end of the previous
+ * range, from which the next range's gap is counted. False: the line is damaged, or a range is
+ * refused. The caller holds tree_lock. */
 static bool take_line(struct reader *reader, uint32_t module, uint64_t *end) {
     while (*reader->at && *reader->at != '\n') {
         uint64_t rule, gap, bytes, start;
@@ -202,6 +205,7 @@ static void take_object(struct reader *reader) {
     if (module == MODULE_NONE || objects_resolved_count(module))
         return;
     lock_take(&tree_lock);
+    /* Unless the next line begins another object, it has the ranges of this one. */
     bool good = reader->at[0] != '\n' || reader->at[1] == '@';
     if (!good) {
         reader->at++;
@@ -216,7 +220,7 @@ static void take_object(struct reader *reader) {
 
 void resolved_read(const char *ranges) {
     struct reader reader = {.at = ranges};
-    if (!ranges || !is_line(ranges, "1"))
+    if (!ranges || !is_line(ranges, "1")) /* the first line is the version of the format */
         return;
     while (*reader.at) {
         if (*reader.at == '=') {

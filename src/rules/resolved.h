@@ -21,8 +21,9 @@ bool resolved_take(const struct wire_rule_ranges *request, struct text *text);
 /* Parses `ranges`, the value of the environment variable WIRE_RANGES_VARIABLE, and stores the
  * ranges of the objects that are mapped now. NULL: the variable is not set. */
 void resolved_read(const char *ranges);
-/* Writes the version of the list of rules, then the index of each open module that is not resolved,
- * one per line, with a word behind it if the library cannot read the module's names. */
+/* Writes the version of the list of rules. Then writes a line with the index of each loaded module
+ * in which the command has not resolved all rules, and " unreadable" if the library cannot read the
+ * module's names. */
 void resolved_list(struct text *text);
 
 #endif

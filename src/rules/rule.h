@@ -13,8 +13,8 @@ enum rule_kind { OF_FUNCTIONS, OF_MODULES, OF_FILES, OF_EXPRESSIONS, OF_CONTEXT,
 struct policy_rule {
     const char *text;    /* the whole rule, as the user wrote it */
     const char *pattern; /* the text between the kind's prefix and the =, ended by a 0 */
-    /* OF_CONTEXT: id of the context, and parent and address of its node. If the node was being
-     * removed when the rule was added, another node gets the id. */
+    /* OF_CONTEXT: id of the context, and parent and address of its node. The rule compares all
+     * three, because another node may get the id of a removed node. */
     uint32_t context, parent;
     uintptr_t address;
     uint8_t kind, placement; /* enum rule_kind; enum placement */
@@ -25,9 +25,9 @@ struct rule_list {
     struct policy_rule rules[POLICY_RULES_MAX];
     uint32_t count;   /* number of rules */
     uint32_t version; /* incremented by each change */
-    /* number of the last rule that needs the command, for all or for some of its code; 0: none */
+    /* number of the last rule that the command has to resolve, wholly or in part; 0: none */
     uint32_t needs_command;
-    /* number of rules that the library cannot resolve at all without the command */
+    /* number of rules that the library can resolve in no part without the command */
     uint32_t command_alone;
     bool kinds[RULE_KINDS]; /* true for each kind that a rule in the list has */
 };

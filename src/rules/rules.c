@@ -10,24 +10,24 @@
 
 #include <link.h>
 
-#define TEXTS_BYTES 4096U
+#define TEXTS_BYTES 4096U     /* room for the texts of all rules */
 #define NODES_PER_TURN 65536U /* contexts that one call of policy_rules_apply looks at */
-#define LIMITS_EVERY 10U      /* calls of policy_rules_apply between two checks of the limits */
+#define LIMITS_EVERY 10U      /* every 10th call of policy_rules_apply checks the limits */
 
 struct rule_list rule_list;
 
 /* The control thread or the constructor writes these fields. Any thread that makes a node writes
  * `matched`, under tree_lock. */
 static struct {
-    uint32_t seen; /* this look at the contexts has reached this id */
+    uint32_t seen; /* id that the present look at the contexts has reached */
     bool ended;    /* the look has reached the last context */
-    /* Smallest id of the contexts that were made before the names of their object were read: the
-     * next look begins there, because ids are used again. 0: there is none. */
+    /* Smallest id of the contexts that were made before the names of their object were read; 0:
+     * none. The next look begins there: an id that is used again may be lower than `seen`. */
     uint32_t unread;
     char texts[TEXTS_BYTES]; /* the texts of all rules, each stored twice and ended by a 0 */
     size_t texts_used;       /* bytes */
     bool clearing;           /* some contexts may still have a rule that was cleared */
-    /* a byte for each context: number of the rule of its path, counted from 1, and RULE_IDLE */
+    /* a byte for each context: number of the rule that counts for it, from 1 on, and RULE_IDLE */
     void *matched[PLACED_LEAVES];
 } state;
 void *const *const rules_matched_shown = state.matched;
@@ -35,8 +35,8 @@ void *const *const rules_matched_shown = state.matched;
 /* --- contexts --------------------------------------------------------------------------------- */
 
 /* A flag beside the number of a context's rule: nothing that the rule asks for holds for the
- * context. With the flag the byte is no number of a rule, and the command's outside/answer.c takes
- * it for none. */
+ * context. A byte with the flag is greater than the number of any rule, so the command's
+ * outside/answer.c takes it for no rule. */
 #define RULE_IDLE 128U
 _Static_assert(POLICY_RULES_MAX < RULE_IDLE, "a number and the flag are one byte");
 
@@ -84,12 +84,14 @@ static enum placement placement_by_rule(uint32_t context, uint8_t rule, uint8_t 
     enum placement now = heap_placement(context);
     if (!is_by_hand(context))
         return (enum placement)asked->placement;
-    /* A later policy for the context's own number replaces what was placed by hand. */
+    /* A new rule with a policy that names this context, or one above it, by number replaces what
+     * was placed by hand. */
     if (names_context(rule) && rule != before && asked->names_policy) {
         and_release(heap_placed_byte(context), (uint8_t)~PLACED_BY_HAND);
         return (enum placement)asked->placement;
     }
-    /* Mixed pages cannot keep what terms such as `zero` promise. */
+    /* Terms such as `zero` need pages of the context's own, so the chunks may not go to mixed
+     * pages. */
     return now < PLACE_SLAB && terms_table[rule].flags & TERMS_OWN ? PLACE_APART : now;
 }
 
@@ -149,6 +151,7 @@ static bool is_ruled(uint32_t context) {
     return policy_rules_of(context);
 }
 
+/* For tree_wanted (context/tree.h): true when a rule names the frame's code. */
 static bool is_wanted(struct tree_frame frame) {
     struct tree_node node = {
         .address = frame.address, .module = frame.module, .exact = frame.exact};
@@ -256,7 +259,8 @@ static size_t texts_bytes(size_t length) {
     return 2 * (length + 1);
 }
 
-/* Reads a rule, whose texts then are at `copy`. False: refused, with the reason in `text`. */
+/* Reads a rule into *new and *terms, and stores its texts from `copy` on. False: refused, with the
+ * reason in `text`. */
 static bool read_rule(const char *rule, size_t length, char *copy, struct policy_rule *new,
                       struct terms *terms, struct text *text) {
     size_t equals = length;
@@ -340,7 +344,7 @@ void policy_rules_init(const char *rules, bool are_resolved, struct text *warnin
 }
 
 /* Called for each object that is loaded before the program runs. Reads the object's names, so that
- * a path with its code is placed when the path is made. */
+ * a path through its code is placed when the path is made. */
 static int learn_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size, (void)context;
     for (int i = 0; i < info->dlpi_phnum; i++)

@@ -7,9 +7,10 @@
  * and the file name of an object; or "file:" and the name of a source file; or "context:" and a
  * number. In names * stands for any characters and ? for one character. A C++ function is named by
  * any part of its name, or by ns::type::function. A rule holds for every path that has a matching
- * frame anywhere. Where several rules hold, the first one counts. MEMCTX_RULES has the rules that a
- * program starts with; `memctx rules` adds others. region/terms.h lists the options. docs/rules.md
- * says which patterns the command resolves.
+ * frame anywhere. Where several rules hold, the first one counts. Rules with "context:" come before
+ * all others: the newest such rule for the context, else the one that its parent has. MEMCTX_RULES
+ * has the rules that a program starts with; `memctx rules` adds others. region/terms.h lists the
+ * options. docs/rules.md says which patterns the command resolves.
  *
  * A node is matched when it is made (tree_watch), by the names that the library knows at that time.
  * Ten times a second the control thread reads the names of new objects, and matches the nodes that
@@ -38,20 +39,21 @@ bool policy_rules_exist(void);
 void policy_rules_apply(bool may_open);
 /* Like policy_rules_apply, but matches all contexts, in about 0.1 s for a million. */
 void policy_rules_apply_all(bool may_open);
-/* True when the rule can be added, if there is room for it. False: it cannot; the reason is in
- * `text`. */
+/* True when the rule is understood, so that it can be added if there is room. False: refused, with
+ * the reason in `text`. */
 bool policy_rules_check(const char *rule, struct text *text);
 /* Adds a rule after the others. False: refused, with the reason in `text`. */
 bool policy_rules_add(const char *rule, struct text *text, bool may_open);
 void policy_rules_clear(bool may_open);
 /* Stores ranges that the command resolved. False: refused, with the reason in `text`. */
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text);
-/* Returns the first rule that matches a context, counted from 1; 0: none. */
+/* Returns the number, counted from 1, of the rule that counts for a context; 0: none. */
 unsigned policy_rules_of(uint32_t context);
 /* Like policy_rules_of, but also 0 when nothing of the rule holds: a user placed the context, and
  * the rule has no options; or the context is named. */
 unsigned policy_rules_held(uint32_t context);
-/* Called when a user has placed the context, or no longer does (PLACED_BY_HAND). */
+/* Called when a user has placed the context by hand (PLACED_BY_HAND), or has taken that back.
+ * Applies the context's rule again. */
 void policy_rules_placed(uint32_t context);
 INTERNAL void *const *const rules_matched_shown; /* for control/outside.c */
 uint32_t policy_rules_count(void);
