@@ -13,14 +13,14 @@
 
 #include <time.h>
 
-/* How long a trim of all heaps, or of some contexts, waits until the program's threads have trimmed
- * their heaps. Other clients wait meanwhile. */
+/* How long a trim waits until the program's threads have trimmed their heaps: first a trim of all
+ * heaps, then one of some contexts. Other clients wait meanwhile. */
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
-#define TRIM_COLLECT_NS 1000000000U /* the longest time to collect chunks that others freed */
+#define TRIM_COLLECT_NS 1000000000U /* longest time to collect what other threads freed */
 #define TRIM_LOOK_MS 5 /* time between two counts of the threads that have not trimmed yet */
-/* time between two calls of heaps_reconsider, after which region_alloc serves the next allocation
- * of each context. There a thread notices the request. */
+/* Time between two calls of heaps_reconsider. After such a call, region_alloc serves each context's
+ * next allocation, and there a thread notices the request. */
 #define TRIM_REMIND_MS 50
 
 /* Calls `each` with the placement byte (heap_placed) of every context that the request names and
@@ -38,8 +38,8 @@ static bool for_each_byte(const struct wire_contexts_request *request,
     return true;
 }
 
-/* False: the request names a context that never existed. One that was evicted since the client read
- * the tree is left out, so that it does not keep the client from placing the others. */
+/* False: the request names a context that never existed. A context that was evicted since the
+ * client read the tree is left out, so that the client can place the other contexts. */
 static bool all_existed(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
         if (request->contexts[i] >= tree_count()) {
@@ -52,14 +52,16 @@ static bool all_existed(const struct wire_contexts_request *request, struct text
 
 /* --- placing ---------------------------------------------------------------------------------- */
 
-/* PLACE_DEFAULT leaves the context to its rule and to the allocator again. */
+/* Places one context by hand. PLACE_DEFAULT takes that back: the context's rule, or the allocator,
+ * decides again. */
 static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     enum placement placement = (enum placement)(verb & PLACE_MASK);
     bool by_hand = placement != PLACE_DEFAULT;
     /* A named context always has pages of its own: by default those of the program's policy. */
     if (placement == PLACE_DEFAULT && tree_is_named(context))
         placement = named_placement(context);
-    /* Mixed pages cannot keep what terms such as `zero` promise. */
+    /* Terms such as `zero` need pages of the context's own, so the chunks may not go to mixed
+     * pages. */
     if (placement < PLACE_SLAB && terms_with(context, TERMS_OWN))
         placement = PLACE_APART;
     heap_set_placement(context, placement);
@@ -70,8 +72,8 @@ static void place(uint8_t *byte, uint32_t context, uint32_t verb) {
     policy_rules_placed(context);
 }
 
-/* A named context keeps pages of its own, because its reset frees whole pages. A context whose rule
- * asks for such pages keeps them, too. False: the request names such a context. */
+/* True when the contexts of the request may go to mixed pages. False: one of them is named, and its
+ * reset frees whole pages; or a rule asks for pages of its own. */
 static bool may_share(const struct wire_contexts_request *request, struct text *text) {
     for (uint32_t i = 0; i < request->count; i++)
         if (!tree_is_id(request->contexts[i])) {
@@ -109,7 +111,7 @@ uint32_t place_run(const struct wire_contexts_request *request, struct text *tex
     return WIRE_OK;
 }
 
-/* --- notes: texts that the command compares with later ---------------------------------------- */
+/* --- notes: texts that the command stores in the process -------------------------------------- */
 
 static char *notes[WIRE_NOTES_MAX]; /* a ring of texts; control thread only */
 static unsigned notes_made;         /* number of notes ever made */
@@ -135,7 +137,7 @@ uint32_t note_run(const char *body, struct text *text) {
 }
 
 void note_forget(void) {
-    if (notes_made) /* a write would cost the child a copy of the OS page */
+    if (notes_made) /* a needless write copies the OS page in the child */
         notes_made = 0;
 }
 
@@ -161,7 +163,7 @@ static void clear_trim_marks(void) {
     }
 }
 
-/* Trims the heaps that belong to no living thread, under their lock, and under heap_global.lock so
+/* Trims the heaps that belong to no living thread. Holds each heap's lock, and heap_global.lock so
  * that no fork comes in between. */
 static void trim_idle_heaps(void) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
@@ -200,8 +202,8 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
     if (request->verb & WIRE_MORE)
         return WIRE_OK;
     trim->rss_before = os_rss_bytes();
-    /* A thread answers the newest request alone, so this request has to include those before it
-     * that a thread has not answered. */
+    /* A thread answers only the newest request. So this request includes what earlier requests
+     * asked of threads that have not answered yet. */
     bool owed = count_waiting(&trim->threads);
     trim_wanted.all = !some || (owed && trim_wanted.all);
     trim_wanted.punch = some || (owed && trim_wanted.punch);

@@ -8,12 +8,14 @@
 #include "figures/buffers.h"
 #include <memctx/wire.h>
 
-/* Gives the next chunks of contexts pages of their own, or mixed pages again, or a policy. */
+/* Gives the next chunks of contexts pages of their own, or mixed pages again, or a policy. Returns
+ * enum wire_status, with the result or the reason in `text`. */
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
-/* Gives empty memory of all heaps, or of the pages of some contexts, back to the kernel. Waits up
- * to a quarter of a second until the program's threads have trimmed their heaps. */
+/* Gives empty memory of all heaps, or of the pages of some contexts, back to the kernel. First
+ * collects chunks that other threads freed, for up to a second; then waits until the program's
+ * threads have trimmed their heaps, for up to 40 ms (all heaps) or 250 ms (some contexts). */
 uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
-/* Keeps a text that the command asks for later, with the next dump. */
+/* Keeps a text of the command in the process, and shows it in each later dump. */
 uint32_t note_run(const char *body, struct text *text);
 /* Iterates over the notes, oldest first. Each has at most WIRE_NOTE_BYTES with its final 0. NULL:
  * no more notes. */

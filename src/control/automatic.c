@@ -66,7 +66,7 @@ static bool is_stale(const struct choice *choice) {
     const struct tree_node *node = tree_node(choice->context);
     return tree_is_gone(choice->context) || node->parent != choice->parent ||
            node->address != choice->address ||
-           heap_placement(choice->context) != choice->placement; /* a rule has placed the context */
+           heap_placement(choice->context) != choice->placement; /* a rule or user placed it */
 }
 
 static struct choice *choice_of(uint32_t context) {
@@ -94,7 +94,8 @@ static bool is_candidate(uint32_t context, const struct sum *sum) {
     return choice || (load_relaxed(&options.automatic) && sum->live_bytes >= AUTO_LIVE_BYTES);
 }
 
-/* If there are too many candidates for one look, the next look goes on behind them. */
+/* Fills the list of a look. If there are too many candidates for one look, the next look begins
+ * with the context behind the last candidate. */
 static void add_candidates(struct look *look) {
     uint32_t count = tree_count(), id = state.next_context;
     sums_begin();
@@ -138,7 +139,8 @@ static bool look_at_page(const struct page *page, const char *start, void *conte
     }
     candidate->touched_bytes += (int64_t)blocks_touched(page, start);
     candidate->block_bytes += (int64_t)page->used * page->block_bytes;
-    /* Policy slab stores chunks with an alignment of their own in larger blocks. */
+    /* Policy slab stores chunks with an alignment of their own in larger blocks. So in a region
+     * with such chunks no bytes count as spare. */
     candidate->spare_bytes +=
         (int64_t)(view->region && region_of(view->region)->aligned ? 0 : page->used) *
         pages_spare_units(page, start) * (int64_t)SERIAL_UNIT;
@@ -174,7 +176,8 @@ static bool choose(const struct candidate *candidate, enum placement placement, 
     return true;
 }
 
-/* Judges the trial of the policy generation. True: the choice was taken back. */
+/* Judges the trial of the policy generation. True: the choice was taken back. False: the trial goes
+ * on, or the choice stays. */
 static bool judge(struct choice *choice, const struct candidate *candidate) {
     int64_t frees = candidate->frees - choice->frees_then;
     choice->after =

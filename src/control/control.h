@@ -3,18 +3,20 @@
  * control.h - the control thread: serves a socket on which the command asks for dumps, marks,
  * resets.
  *
- * The thread is one pthread named `memctx`. Its attributes block all signals, its stack is small,
- * and it has its own descriptor table (it unshares the table and closes everything in it), so the
- * program's descriptor numbers do not change. The thread never calls malloc and stops no other
- * thread. The thread starts at once in the program that `memctx run` started, or with
- * MEMCTX_CONTROL=eager. Elsewhere an allocation that serve_entered (api/malloc.c) serves starts the
- * thread, if its call comes from outside libc and the loader. The process must have lived for 20
- * ms, and 20 ms must have passed since its last fork. The last fork is ignored in a process that is
- * older than 1 s; age and fork are ignored in a process with a second thread. A call that may wait
- * for a second or more (api/waits.c) starts the thread at any age. A shorter wait starts the thread
- * in a process that is older than 0.5 s. A forked child starts its own thread in the same way;
- * launchers (api/init.c) have none. When the thread gets no socket or no directory, it prints a
- * line only with MEMCTX_VERBOSE.
+ * The thread is one pthread named `memctx`. It blocks all signals of the program, and its stack is
+ * small. Where the kernel allows that, it has its own descriptor table (it unshares the table and
+ * closes everything in it), so the program's descriptor numbers do not change. The thread never
+ * calls malloc and stops no other thread. When the thread gets no socket or no directory, it prints
+ * a line only with MEMCTX_VERBOSE.
+ *
+ * The thread starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager
+ * or always. Elsewhere an allocation that serve_entered (api/malloc.c) serves starts the thread, if
+ * its call comes from outside libc and the loader. The process must have lived for 20 ms, and 20 ms
+ * must have passed since its last fork. The last fork is ignored in a process that is older than 1
+ * s; age and fork are ignored in a process with a second thread. A call that may wait for a second
+ * or more (api/waits.c) starts the thread at any age. A shorter wait starts the thread in a process
+ * that is older than 0.5 s. A forked child starts its own thread in the same way; launchers
+ * (api/init.c) have none.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). The thread does not start where a filter was
@@ -30,11 +32,11 @@
 /* Atomic: 1 while the control thread is not started yet and may be started (control_is_due). */
 INTERNAL uint32_t control_waiting;
 
-/* True when the time to start the thread has come. The caller checks that it does not run inside
- * libc (context_outside_libc). */
+/* True when the time to start the thread has come. The caller checks that its call did not come
+ * from inside libc (context_outside_libc). */
 bool control_is_due(void);
-/* Like control_is_due, but before a wait (api/waits.c), where age and forks do not count. False in
- * a vfork child. */
+/* Like control_is_due, but before a wait (api/waits.c), where age and earlier forks do not count.
+ * False in a vfork child. */
 bool control_is_due_in_wait(void);
 /* True for START_AFTER_MS after the process started or was forked. */
 #define START_AFTER_MS 20
@@ -84,7 +86,8 @@ INTERNAL const uint64_t *const control_start_shown;
 void control_complain(const char *what, const char *detail);
 /* Makes the socket again if somebody has removed its path. Looks at most once a second. */
 void control_look_at_socket(void);
-/* True when the control thread has to end: another thread asks for that, or no other is left. */
+/* True when the control thread has to end: another thread asks for that, or no other thread is
+ * left. */
 bool control_must_end(void);
 /* True when the first thread of the program has ended, so that the control thread may become the
  * last one. */

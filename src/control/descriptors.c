@@ -47,8 +47,7 @@ void descriptors_let_go(struct held *held) {
     held->fd = -1;
 }
 
-/* Closes all descriptors from `first` on, in a table that the control thread does not share.
- * Kernels before 5.9 and some filters do not know close_range. */
+/* Kernels before 5.9 and some filters of system calls do not know close_range. */
 void descriptors_close_from(unsigned first) {
     struct rlimit limit;
     if (!OS_TRY(os_close_range(first, ~0U)))

@@ -43,8 +43,9 @@ static void fill_sums(struct wire_sums *out, const struct sum *sum) {
     };
 }
 
-/* Writes a named context as PostgreSQL writes it: its name, and the identifier that tells it from
- * other contexts of that name. */
+/* Writes the label of a node that is no frame: a fixed label such as [unknown], or a named
+ * context's name. As in PostgreSQL, the identifier that tells the context from others of its name
+ * follows. */
 static void add_label(struct text *text, uint32_t id) {
     const char *fixed = tree_fixed_label(id);
     if (fixed)
@@ -127,6 +128,7 @@ static bool add_context_sum(struct piece *piece, uint32_t id, const struct sums_
                             const struct sum *sum) {
     char words[TEXT_MAX];
     struct text label = {.bytes = words, .capacity = 200};
+    /* Not the first group of heaps: an earlier record has the label and the reason. */
     bool further = parts && parts->first;
     if (further && !sum->views)
         return true;
@@ -188,8 +190,8 @@ static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {
     }
 }
 
-/* Adds the sums of a context whose path is not full: one below [other callers] (merged), or below
- * another label (labelled). */
+/* Adds the sums of a context whose path is not complete. Below [other callers] they count as
+ * merged, below another label, such as [truncated], as labelled. */
 static void survey_labels(struct wire_survey *survey, uint32_t id, const struct wire_sums *sums) {
     bool labelled = false;
     for (; id != TREE_ROOT; id = tree_node(id)->parent) {
@@ -245,6 +247,7 @@ static uint32_t best_piece(struct piece *piece) {
         if ((lookups > LOOKUPS_MAX && id > request->from >> 16) ||
             (survey_add(survey, (uint32_t)id, &sum, request) &&
              !add_context_sum(piece, (uint32_t)id, NULL, &sum))) {
+            /* The next piece begins with this context, so this piece does not count it. */
             *survey = before;
             piece->next = WIRE_FROM_ID(id);
         }
@@ -346,7 +349,7 @@ static void read_thread_name(uint32_t tid, char name[16]) {
         name[i] = comm[i];
 }
 
-#define THREADS_A_PIECE 512U
+#define THREADS_A_PIECE 512U /* heaps in one piece: their records always fit */
 
 static uint32_t threads_piece(struct piece *piece) {
     uint64_t from = piece->request->from, end = from + THREADS_A_PIECE;
@@ -365,9 +368,9 @@ static uint32_t threads_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each heap whose chunks this heap's thread freed. If the upper half of `from`
- * is `place`, the lower half is the heap number to begin with. False: the answer has no room for
- * all records. */
+/* Writes a record for each heap whose chunks this heap's thread freed. `from` is the place at which
+ * the piece begins: a heap's place in the upper half, and in the lower half the number of the other
+ * heap. `place` is this heap's place. False: the answer has no room for all records. */
 static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t place,
                         uint64_t from) {
     uint32_t count = load_acquire(&heap->freed_of_count);
@@ -385,14 +388,14 @@ static bool add_remotes(struct piece *piece, const struct heap *heap, uint64_t p
     return true;
 }
 
-/* Writes the heaps by falling number, which is their order in the list, so that a number says where
- * the next piece begins. The shared heap, number 0, may stand anywhere in the list, and is written
- * last. */
+/* Writes the heaps by falling number, which is their order in the list. A heap's place is
+ * UINT32_MAX minus its number, so places rise, and a place says where the next piece begins. The
+ * shared heap, number 0, may stand anywhere in the list, and is written last. */
 static uint32_t remotes_piece(struct piece *piece) {
     const struct heap *shared = NULL;
     uint64_t from = piece->request->from;
     bool room = true;
-    sums_begin(); /* so that the counts of a thread that ends are read once */
+    sums_begin(); /* so that no thread's counts are read twice when it ends */
     for (const struct heap *heap = load_acquire(&heap_global.first); heap && room;
          heap = heap->next) {
         uint64_t place = UINT32_MAX - heap->number;
@@ -407,9 +410,9 @@ static uint32_t remotes_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-/* Writes a record for each view of the heap that resized chunks. If the upper half of `from` is
- * `place`, the lower half is the number of the entry to begin with. False: the answer has no room
- * for all records. */
+/* Writes a record for each view of the heap that resized chunks. `from` is as in add_remotes; its
+ * lower half is the number of an entry of the heap. False: the answer has no room for all
+ * records. */
 static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, uint64_t from) {
     const struct resizes *all = load_acquire(&heap->resizes);
     uint64_t number = 0, first = place == from >> 32 ? (uint32_t)from : 0;
@@ -423,7 +426,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
             RESIZE_COUNTS(X)
 #undef X
             if (number < first || !told.reallocs)
-                continue; /* the view is not read: its memory may have been given back */
+                continue; /* the view's memory may have been given back, so it is not read */
             told.context = load_relaxed(&heap_view_at(heap, entry->view_index)->context);
             struct wire_resizes *out = piece_record(piece, sizeof *out);
             if (!out) {

@@ -43,7 +43,7 @@ struct mark *const *const marks_shown = &user_marks;
 struct kept_marks *const *const marks_kept_shown = &kept_marks;
 _Static_assert(MARKS_KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
 static int64_t marks_bytes; /* bytes of the chunks of all marks, also of an unfinished one */
-/* In a forked child: the contexts of its parent's marks may still have the flag TREE_MARKED. */
+/* In a forked child: contexts may still have the flag TREE_MARKED from the parent's marks. */
 static bool pins_are_stale;
 
 int64_t asked_bytes;
@@ -55,14 +55,15 @@ static struct mark *mark_at(unsigned i) {
     return kept_marks ? &kept_marks->slots[i - WIRE_MARKS_MAX] : NULL;
 }
 
-/* Returns how many bytes the tables may have, besides the part that heaps need in any case. */
+/* Returns the limit of the tables, without the part that heaps have in any case. */
 static int64_t limit_bytes(void) {
     tables_limit_bytes(); /* called because it sets tables_limit_known */
     return load_relaxed(&tables_limit_known);
 }
 
-/* Resets may use twice the share of marks, and also the reserve kept free for sites: resets are
- * asked for seldom, and nothing else can replace them. */
+/* Resets and marks together may use twice as much as marks alone. A reset may also use the part of
+ * the tables that is kept for sites (TABLES_SITE): users reset seldom, and nothing else can replace
+ * a reset. */
 bool asked_fits(int64_t bytes) {
     int64_t limit = limit_bytes();
     if (tables_are_crowded(bytes))
@@ -244,7 +245,7 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
                    "the first figure; memctx dump TARGET -o FILE keeps all");
 }
 
-/* Returns how many bytes a new mark may take after the mark `old` was freed. */
+/* Returns how many bytes a new mark may take if it replaces the mark `old`. */
 static uint64_t find_limit(const struct mark *old) {
     int64_t limit = limit_bytes(), gone = (int64_t)old->bytes;
     int64_t room = limit / ASKED_PART - asked_bytes + gone;
@@ -253,7 +254,7 @@ static uint64_t find_limit(const struct mark *old) {
     return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
-/* sums_begin takes heap_global.lock, so that no thread evicts meanwhile. */
+/* sums_begin takes heap_global.lock: meanwhile no thread evicts a context. */
 void marks_pin(void) {
     sums_begin();
     for (uint32_t id = 0; id < tree_count(); id++)
@@ -363,7 +364,7 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
 }
 
 void marks_forget(void) {
-    if (!marks_bytes && !kept_marks) /* a write would cost the child a copy of the OS page */
+    if (!marks_bytes && !kept_marks) /* a needless write copies the OS page in the child */
         return;
     for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
         struct mark *mark = mark_at(i);
@@ -376,7 +377,8 @@ void marks_forget(void) {
     tables_add(-marks_bytes);
     asked_bytes -= marks_bytes;
     marks_bytes = 0;
-    /* To clear the flags takes many writes, so the child leaves that to its control thread. */
+    /* Clearing the flags takes many writes, so the fork handler leaves that to the child's control
+     * thread (marks_look). */
     pins_are_stale = true;
     if (kept_marks)
         kept_marks->setting = kept_marks->made = 0;

@@ -10,13 +10,13 @@
 /* Sets a mark. Returns enum wire_status, with a sentence for the user in `text`. */
 uint32_t mark_set(const struct wire_mark_request *request, struct text *text);
 /* Makes the next mark of MEMCTX_MARKS (options.marks) if it is due. A mark takes 17 ms with 300 000
- * contexts. Marks are so far apart that they take at most 1/50 of the time. */
+ * contexts; the pauses between marks are so long that marks take at most 1/50 of the time. */
 void marks_look(void);
 /* Returns the ms until the next mark of MEMCTX_MARKS is due, at most `wait`. */
 int marks_wait_ms(int wait);
 void marks_forget(void); /* drops all marks in a forked child */
 /* Protects the contexts of the existing marks, and those that the recording watches (record.h),
- * from eviction (context/evict.h). Ends the protection of all other contexts. */
+ * from eviction (context/evict.h). All other contexts may be evicted again. */
 void marks_pin(void);
 /* Called when counters are reset. A mark has only sums over the contexts that it left out. These
  * sums cannot be adjusted, so their counters become unknown. */
@@ -25,6 +25,7 @@ void marks_forget_counters(void);
  * of the tables' limit, marks and resets together a quarter. */
 INTERNAL int64_t asked_bytes;   /* bytes that marks and resets use; control thread only */
 bool asked_fits(int64_t bytes); /* true if a reset may take `bytes` more bytes */
+/* Writes the bytes in KiB, rounded up. */
 void text_add_kib(struct text *text, uint64_t bytes);
 
 /* Write the marks, or the entries of one mark, into a piece. Return enum wire_status. */
@@ -46,7 +47,7 @@ _Static_assert(sizeof(struct mark_chunk) == MARK_CHUNK_BYTES, "one block");
 
 struct mark {
     char name[WIRE_MARK_NAME_MAX];
-    uint64_t uptime_ns; /* 0: a free slot */
+    uint64_t uptime_ns; /* uptime of the process, when the mark was set; 0: a free slot */
     uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
     int64_t rss_bytes;  /* resident set, when the mark was set; WIRE_UNKNOWN: could not be read */
     struct mark_chunk *first;

@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 
-/* Turns numbers near 0, negative ones too, into small unsigned numbers. */
+/* Turns numbers near 0 into small unsigned numbers: 0, -1, 1, -2 become 0, 1, 2, 3. */
 INLINE uint64_t number_folded(int64_t value) {
     return (uint64_t)value << 1 ^ (uint64_t)(value >> 63);
 }

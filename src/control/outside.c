@@ -31,8 +31,8 @@
 
 INTERNAL const struct outside_root outside_root;
 
-/* From tree_count_shown on, the names in OUTSIDE_ADDRESSES are pointers to variables. The addresses
- * of these pointers are stored, as the addresses of all other names are. */
+/* OUTSIDE_ADDRESSES names variables. From tree_count_shown on, the names are pointers to variables
+ * that are private to a file: there the address of the pointer is stored. */
 const struct outside_root outside_root
     __attribute__((used, aligned(OUTSIDE_ALIGNMENT), section(".data.rel.ro.memctx"))) = {
         .magic = OUTSIDE_MAGIC_A OUTSIDE_MAGIC_B,

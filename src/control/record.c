@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define EVERY_NS 10000000000ULL
+#define EVERY_NS 10000000000ULL /* shortest pause after a moment, unless memory grows */
 #define FIRST_NS 100000000ULL   /* age of the process at the first moment, with `at_once` */
 #define OTHERS_NS 2000000000ULL /* age of the process at the first moment, without `at_once` */
 #define LOOK_NS 250000000ULL    /* time between two looks at the growth */
@@ -29,8 +29,8 @@
 #define GREW_LEAST (1L << 20) /* growth by fewer bytes causes no moment */
 
 struct recorder *recorder;
-/* Each `memctx set TARGET record=DIR` takes the other element, because an exit handler may still
- * read the present one. */
+/* Two recorders are used in turns: `memctx set TARGET record=DIR` takes the one that is not in use,
+ * because an exit handler may still read the other one. */
 static struct recorder *recorders[2];
 static unsigned recorder_slot; /* index of the recorder that was used last */
 
@@ -95,8 +95,8 @@ static int64_t make_directory(const char *directory) {
     return -error;
 }
 
-/* Makes a file in the directory and removes it. Returns 0, or the error. access() says that root
- * may write to /proc and /sys, where nobody can make files. */
+/* Makes a file in the directory and removes it. Returns 0, or the error. faccessat (make_directory)
+ * is not enough: it says that root may write to /proc and /sys, where nobody can make files. */
 static int64_t try_directory(const char *directory) {
     char room[sizeof recorder->directory + 32];
     struct text path = {.bytes = room, .capacity = sizeof room - 1};
@@ -106,7 +106,7 @@ static int64_t try_directory(const char *directory) {
     room[path.length] = 0;
     long fd =
         OS_CALL(SYS_openat, AT_FDCWD, room, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600, 0, 0);
-    if (fd == -ENOENT) /* /proc says that the name does not exist */
+    if (fd == -ENOENT) /* /proc refuses a new file with ENOENT */
         return EPERM;
     if (OS_FAILED(fd))
         return fd == -EEXIST ? 0 : -fd;
@@ -124,7 +124,7 @@ void record_begin(void) {
         complain(recorder->error);
 }
 
-/* Lets contexts be evicted again that the recording does not watch any more. */
+/* Lets contexts that the recording no longer watches be evicted again. */
 static void unpin(void) {
     if (!recorder->unpin)
         return;
@@ -132,11 +132,10 @@ static void unpin(void) {
     marks_pin();
 }
 
-/* Writes a moment. If the last directory does not list all contexts of the moment, writes a
- * directory first. */
+/* Writes a moment, and before it a directory if one is due (recorder_write_directory). */
 static void take_moment(uint64_t now, enum record_reason reason) {
     struct walk walk;
-    unpin(); /* in a forked child, the contexts that the parent watched */
+    unpin(); /* in a forked child: the contexts that the parent watched */
     if (!recorder->tables)
         recorder->tables = buffers_map(sizeof *recorder->tables, false);
     if (!recorder->tables) {
@@ -201,7 +200,7 @@ void record_pause(void) {
     descriptors_let_go(&recorder->file);
     struct record_tables *tables = recorder->tables;
     recorder->tables = NULL;
-    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    order_stores(); /* a child that is forked after the unmapping must not find the address */
     buffers_unmap(tables);
     recorder->unpin |= recorder->count > 0;
     recorder->count = 0;
@@ -271,8 +270,8 @@ void record_end(void) {
                       O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
     if (OS_FAILED(fd))
         return;
-    /* In another pid namespace a process of the same pid and name may have a file of this name by
-     * now. */
+    /* In another pid namespace, a process of the same pid and name may have made a file of this
+     * name meanwhile. */
     struct stat status = {0};
     if (!OS_CALL(SYS_fstat, fd, &status, 0, 0, 0, 0) && status.st_dev == mine->device &&
         status.st_ino == mine->inode)
@@ -290,7 +289,8 @@ void record_forget(void) {
     recorder->owner = 0;
     recorder->next_ns = recorder->quiet_ns = recorder->look_ns = recorder->directory_ns = 0;
     recorder->high_bytes = 0;
-    /* While the parent makes a moment, `count` begins at 0 again, although contexts are pinned. */
+    /* If the parent was making a moment at the fork, `count` had started at 0 again, although
+     * contexts are pinned. */
     recorder->unpin |= recorder->count > 0 || recorder->sequence > 0;
     recorder->sequence = recorder->directories = recorder->count = 0;
     recorder->named = recorder->earlier = 0;

@@ -4,13 +4,14 @@
  * (MEMCTX_RECORD=DIR; include/memctx/record.h has the format, docs/record.md the reasons).
  *
  * Cost: a walk over all contexts every 10 s and at each 5 % of growth, and one pwrite of some KiB.
- * The pauses are longer if the walks would take more than 1/500 of the time. About 400 KiB of
+ * The pauses are longer if the walks would take more than 1/500 of the time. About 430 KiB of
  * address space while the process is recorded, and nothing without MEMCTX_RECORD.
  *
  * Each process has a file of its own: a forked child never writes into its parent's. A process that
  * restricted its system calls is not recorded.
  *
- * Threads: the control thread, except record_init, record_end and record_forget.
+ * Threads: the control thread, except record_init, record_end and record_forget. The exit handler
+ * also reads record_counts and record_last_file.
  */
 #ifndef MEMCTX_CONTROL_RECORD_H
 #define MEMCTX_CONTROL_RECORD_H
@@ -42,6 +43,8 @@ void record_forget(void);
 void record_pin(void);
 
 struct record_counts {
+    /* Moments written; parts of the recording lost; bytes written; number of the error of the last
+     * loss (errno), 0: the last moment was written. */
     int64_t moments, lost, bytes, error;
 };
 struct record_counts record_counts(void);

@@ -20,8 +20,8 @@
 
 struct listing {
     uint64_t at, end; /* next place in the file; end of the directory's part */
-    uint64_t sum;
-    size_t bytes;
+    uint64_t sum;     /* checksum over the pieces so far */
+    size_t bytes;     /* length of the pieces so far */
     struct answer answer;
 };
 
@@ -100,6 +100,7 @@ static bool list_contexts(struct listing *listing) {
         begin_piece(listing, &piece, &request);
         good &= dump_node(&piece, id);
     }
+    /* The two records below take less than 512 bytes. */
     if (good && piece.answer->capacity - piece.answer->length < 512) {
         good = end_piece(listing, &piece, WIRE_PART_CONTEXTS);
         begin_piece(listing, &piece, &request);
@@ -112,7 +113,7 @@ static bool list_contexts(struct listing *listing) {
                     : recorder_failed(-ENOMEM);
 }
 
-/* Lists since when the ids of the watched contexts have their meaning. */
+/* Lists for each watched context since which moment its id has its present meaning. */
 static bool list_since(struct listing *listing) {
     struct answer *answer = &listing->answer;
     bool good = true;

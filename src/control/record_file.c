@@ -23,8 +23,8 @@
 
 #define STEP_BYTES (256UL << 10) /* the file grows in steps of this size, up to the ring's size */
 
-/* Replicas in containers may share a directory, and have the same pid and name. So many of them
- * find a name of their own. */
+/* Replicas in containers may share a directory, and have the same pid and name. Up to this number
+ * of them get a file each. */
 #define SAME_NAME_MAX 1000
 
 /* Writes "DIR/memctx-PID-NAME"; from number 2 on, "-NUMBER"; and the ending, ".rec" or ".1.rec". */
@@ -55,8 +55,9 @@ bool recorder_failed(long error) {
     return false;
 }
 
-/* In a descriptor table that the control thread shares, the program may have closed the file and
- * opened one of its own under the number. */
+/* True when recorder->file is still this process's recording. In a descriptor table that the
+ * control thread shares, the program may have closed the file and opened another file under its
+ * number. False: recorder_failed has counted the loss. */
 static bool is_still_open(void) {
     return descriptors_is_held(&recorder->file) || recorder_failed(-EBADF);
 }
@@ -119,6 +120,7 @@ static bool write_head(void) {
     char room[64];
     __builtin_memcpy(head->magic, RECORD_MAGIC, RECORD_MAGIC_BYTES);
     head->start_ticks = server_start_ticks();
+    /* A boot id has 36 characters. */
     if (os_read_file("/proc/sys/kernel/random/boot_id", room, sizeof room) > 36) {
         room[36] = 0;
         copy_text(head->boot_id, sizeof head->boot_id, room);
@@ -135,9 +137,9 @@ static bool write_head(void) {
     return recorder_write(&out, sizeof out, RECORD_HEAD_AT);
 }
 
-/* Takes the lock that says that a process still writes into the file. The kernel drops it when the
- * process ends, executes another program or closes the file. False: another process has it. Some
- * file systems have no locks; there the result is true. */
+/* Takes a lock on the file, which says that a process still writes into it. The kernel drops the
+ * lock when the process ends, executes another program or closes the file. False: another process
+ * has the lock. Some file systems have no locks; there the result is true. */
 static bool lock(int fd) {
     struct flock byte = {.l_type = F_WRLCK, .l_start = RECORD_LOCK_AT, .l_len = 1};
     return OS_CALL(SYS_fcntl, fd, F_OFD_SETLK, &byte, 0, 0, 0) != -EAGAIN;
@@ -170,7 +172,8 @@ static long make_numbered(int number) {
         OS_CALL(SYS_rename, path.bytes, old, 0, 0, 0, 0);
     long fd = OS_CALL(SYS_openat, AT_FDCWD, path.bytes,
                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600, 0, 0);
-    /* Until now the older file was locked, so that no other process made a file meanwhile. */
+    /* The older file stays locked until the new file is locked, so that no other process makes a
+     * file of this name meanwhile. */
     bool mine = OS_FAILED(fd) || lock((int)fd);
     if (!OS_FAILED(older))
         OS_CALL(SYS_close, older, 0, 0, 0, 0, 0);
@@ -189,7 +192,8 @@ static bool make_file(void) {
     if (OS_FAILED(fd))
         return recorder_failed(fd);
     if (!descriptors_hold(&recorder->file, (int)fd)) {
-        /* else the next try would rename this empty file to .1.rec, over an older recording */
+        /* Removes the empty file. Otherwise the next try would rename it to .1.rec, over an older
+         * recording. */
         OS_CALL(SYS_unlink, recorder->path, 0, 0, 0, 0, 0);
         return recorder_failed(-EMFILE);
     }
@@ -260,8 +264,8 @@ static uint64_t find_place(size_t bytes) {
                               : RECORD_RING_AT + at;
 }
 
-/* A file system that cannot reserve room (NFS, FUSE) refuses the
- * write itself when the disk is full. Then the block overwrites the oldest ones. */
+/* A file system that cannot reserve room (NFS, FUSE) refuses the write itself when the disk is
+ * full. Then the block overwrites the oldest blocks. */
 bool recorder_write_in_ring(const void *block, size_t bytes) {
     int64_t lost = recorder->lost;
     uint64_t place = find_place(bytes);

@@ -63,6 +63,7 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
     recorder_read_cgroup(moment);
     for (uint32_t i = 0; i < recorder->count; i++) {
         const struct watched *watched = &recorder->tables->watched[i];
+        /* No room is left: the moment counts the context among those that are not watched. */
         if (at > end) {
             sums_add(&walk->rest, &watched->sum);
             walk->rest_contexts++;

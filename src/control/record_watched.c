@@ -16,11 +16,12 @@
 
 #define LEAST_PART 1000 /* a context with 1/LEAST_PART of the live bytes is watched */
 #define NAMED_MAX 512U  /* most contexts that are watched because they have a name */
-/* when more contexts are watched only because they were large, some are dropped */
+/* when more contexts than this are watched only because they were large earlier, some are
+ * dropped */
 #define EARLIER_MAX 384U
 
-/* Returns the context's entry of the last moment; NULL: it was not watched then. Must be called
- * with rising ids. */
+/* Returns the entry that the context had at the last moment; NULL: the context was not watched
+ * then. Must be called with rising ids. */
 static const struct watched *watched_before(struct walk *walk, uint32_t id) {
     const struct watched *before = recorder->tables->before;
     while (walk->place < walk->before_count && before[walk->place].id < id)
@@ -66,9 +67,9 @@ static uint32_t find_cutoff(void) {
     return oldest + (recorder->sequence - oldest) / 2;
 }
 
-/* Returns a bit for each context: set if some heap has a view of it. Adds up the live bytes. Walks
- * the views, because in a large tree most nodes have none, and to look up the views of each node
- * would take ten times as long. NULL: no memory. */
+/* Returns a bit for each context: set if some heap has a view of it. Sets *live to the live bytes.
+ * Walks the views, because in a large tree most nodes have none, and looking up the views of each
+ * node would take ten times as long. NULL: no memory. */
 static uint64_t *find_counted(uint32_t count, int64_t *live) {
     uint64_t *counted = buffers_map(count / 8 + sizeof *counted, false);
     *live = 0;

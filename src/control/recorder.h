@@ -19,21 +19,21 @@
 
 #include <memctx/record.h>
 
-#define WATCHED_MAX 2048U
-#define MOMENT_BYTES (64UL << 10)
-#define PIECE_BYTES 16384U
+#define WATCHED_MAX 2048U         /* most contexts that are watched */
+#define MOMENT_BYTES (64UL << 10) /* bytes of a moment, at most */
+#define PIECE_BYTES 16384U        /* bytes of a piece of a directory, at most */
 
 struct watched {
     uint32_t id;
     /* number of the last moment at which the context had a name or walk.least bytes */
     uint32_t large;
-    /* The context's id has this meaning since the moment with this number at the latest; 0: no id
-     * had changed its meaning when the context began to be watched. */
+    /* The context's id has had its present meaning since the moment with this number, or longer. 0:
+     * no id had changed its meaning when the context began to be watched. */
     uint32_t since;
     struct sum sum;
 };
 
-/* Memory for one moment, about 400 KiB; mapped while the process records. */
+/* Memory for one moment, about 430 KiB; mapped while the process records. */
 struct record_tables {
     /* The contexts watched now, and those watched at the last moment; by rising id. */
     struct watched watched[WATCHED_MAX], before[WATCHED_MAX];
@@ -55,17 +55,18 @@ struct recorder {
     uint64_t directory_ns;  /* when the directory was last written */
     int64_t high_bytes;     /* bytes in use from which growth is measured */
     struct ring ring;
-    uint32_t sequence, directories; /* number of the last moment; directories written */
-    uint32_t modules, closed;       /* numbers in the last directory: of modules; of closed ones */
-    uint64_t identifiers;           /* checksum over the identifiers in the last directory */
-    bool changed;                   /* the last directory does not list all watched contexts */
-    bool unpin;                     /* some contexts are TREE_MARKED, but no longer watched */
+    uint32_t sequence, directories;      /* number of the last moment; directories written */
+    uint32_t modules, closed;            /* in the last directory: modules; closed modules */
+    uint64_t identifiers;                /* checksum over the identifiers in the last directory */
+    bool changed;                        /* the last directory does not list all watched contexts */
+    bool unpin;                          /* some contexts are TREE_MARKED, but no longer watched */
     int64_t moments, lost, bytes, error; /* figures of struct record_counts */
     char cgroup[512];                    /* folder of the control group; "": none was found */
     size_t cgroup_top;                   /* bytes of `cgroup` that are the mount point */
     bool cgroup_v1;
     struct record_tables *tables; /* NULL: not mapped */
-    /* Number of watched contexts: all; named; neither named nor large now. */
+    /* Numbers of watched contexts: of all; of those with a name; of those that have no name and
+     * were large only earlier. */
     uint32_t count, named, earlier;
 };
 INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded */
@@ -94,10 +95,10 @@ uint64_t recorder_wall_ns(void); /* CLOCK_REALTIME */
 
 /* Finds the folder of the control group below /sys/fs/cgroup. */
 void recorder_find_cgroup(void);
-/* Returns the inode number of that folder; 0: it is not known. */
+/* Returns the inode number of the control group's folder; 0: it is not known. */
 uint64_t recorder_cgroup_inode(void);
-/* Writes use and limit of the control group whose limit leaves the fewest bytes: the process's own
- * group, or one above it. */
+/* Writes use, limit and number of OOM kills of the process's control group into the moment. If a
+ * group above it has a limit that leaves fewer bytes, use and limit are those of that group. */
 void recorder_read_cgroup(struct record_moment *moment);
 
 /* --- record_watched.c ------------------------------------------------------------------------- */
@@ -110,15 +111,17 @@ struct walk {
     struct sum all, rest;         /* sum over all contexts; over those that are not watched */
 };
 
-/* Reads the figures of all contexts and chooses anew which contexts are watched. */
+/* Reads the figures of all contexts and chooses anew which contexts are watched. False: no memory;
+ * recorder_failed has counted that. */
 bool recorder_read_contexts(struct walk *walk);
-/* Returns the first id from `id` on whose bit is set; `count`: no bit is set. */
+/* Returns the first id from `id` on whose bit is set; `count` if no bit is set. */
 uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */
 
 /* Writes a directory over the older of the two, if the newer directory does not list all watched
- * contexts, has other identifiers than they have now, or is a minute old. */
+ * contexts or modules, has other identifiers than they have now, or is a minute old. False:
+ * recorder_failed has counted the loss. */
 bool recorder_write_directory(uint64_t now);
 /* Writes a moment with the contexts that recorder_read_contexts has chosen. */
 void recorder_write_moment(struct walk *walk, enum record_reason reason);

@@ -22,8 +22,8 @@ static bool reset_view(struct heap *heap, uint32_t index) {
     base->allocs = load_relaxed(&view->allocs);
     base->frees = load_relaxed(&view->frees);
     base->requested_cum_bytes = load_relaxed(&view->requested_cum_bytes);
-    /* The owner may write a higher peak at the same time: the peak is off by the chunks in
-     * flight. */
+    /* The owner may write a higher peak at the same time. The peak then may be off by the chunks
+     * that the owner is just allocating. */
     store_owner(&view->peak_bytes, view_live_bytes(view));
     return true;
 }
@@ -56,12 +56,13 @@ static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
     }
 }
 
-/* A reset goes over the views three times, so that a lack of room shows before the first view is
- * reset. */
+/* A reset goes over the views three times, so that it is refused for lack of room before the first
+ * view is reset. */
 enum reset_pass { RESET_COUNTS_ROOM, RESET_MAKES_ROOM, RESET_RESETS };
 
-/* Makes a pass over the views of the subtree. The first two passes add to reset->bytes the memory
- * of baselines that are missing, or that were made. False: out of memory. */
+/* Makes a pass over the views of the subtree. RESET_COUNTS_ROOM adds to reset->bytes the memory of
+ * the baselines that are missing, RESET_MAKES_ROOM the memory of the baselines that it makes.
+ * False: out of memory. */
 static bool reset_heap(struct heap *heap, struct reset *reset, enum reset_pass pass) {
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {

@@ -20,8 +20,8 @@ struct ring {
     uint64_t end;     /* where the reserved room ends */
     uint64_t most;    /* bytes of the ring, at most */
     uint64_t step;    /* bytes that are reserved at a time */
-    uint64_t unit;    /* a block begins at a multiple of this */
-    uint64_t written; /* where the room ends that blocks were written to */
+    uint64_t unit;    /* a block begins at a multiple of `unit` bytes */
+    uint64_t written; /* end of the room that blocks were written to so far */
 };
 
 #define RING_NO_ROOM UINT64_MAX

@@ -31,6 +31,7 @@
 #include <time.h>
 #include <unistd.h>
 
+/* values of the line "Seccomp:" in /proc/PID/status */
 enum { NOT_FILTERED, STRICT_MODE, FILTERED };
 
 struct seccomp {
@@ -38,7 +39,7 @@ struct seccomp {
     int64_t parent;        /* pid of the parent */
 };
 
-static char *status; /* text of /proc/PID/status */
+static char *status; /* the room of sandbox_lets_thread, with the text of /proc/PID/status */
 static size_t status_bytes;
 /* The number of filters under which child_survives_calls found the control thread's calls to be
  * safe; 0: none found yet. A forked child under as many filters does not try the calls again. */
@@ -76,8 +77,8 @@ static bool file_exists(const char *path) {
     return os_read_file(path, byte, sizeof byte) >= 0;
 }
 
-/* True if a container runtime left a mark: a file of docker or podman, a variable of lxc, nspawn,
- * podman or kubernetes. */
+/* True if a container runtime left a mark: a file of docker or podman, an environment variable of
+ * lxc, nspawn, podman or kubernetes. */
 static bool is_marked_as_container(void) {
     return file_exists("/.dockerenv") || file_exists("/run/.containerenv") || getenv("container") ||
            getenv("KUBERNETES_SERVICE_HOST");
@@ -100,7 +101,7 @@ static bool parent_has_as_many_filters(const struct seccomp *self) {
 #define PATH 0x7fffffff /* an argument that stands for an empty path */
 
 /* The calls of the control thread, of its start and of its end, with arguments that change nothing.
- * A call that is refused with an error does no harm. */
+ * A filter that refuses a call with an error does no harm; one that kills the child does. */
 static const struct {
     short number;
     int a, b, c, d;

@@ -12,9 +12,9 @@
 
 #include "base/text.h"
 
-/* True: the process may make a thread and a socket. False: `why` names the obstacle. Call under
- * control.lock, or before the program's main. room: scratch memory for one file of /proc; a
- * status file of /proc lists all groups of the user, so it may be long. */
+/* True: the process may make a thread and a socket. False: `why` names the obstacle. Called under
+ * control.lock, or before the program's main. room: scratch memory for one file of /proc; a status
+ * file of /proc lists all groups of the user, so it may be long. */
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
 
 #endif

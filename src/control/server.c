@@ -33,8 +33,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IDLE_POLL_MS 1000
-#define ALONE_POLL_MS 100
+#define IDLE_POLL_MS 1000       /* maximum wait in poll */
+#define ALONE_POLL_MS 100       /* maximum wait while this thread may become the last one */
 #define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
 #define OBJECTS_POLL_MS 100     /* maximum wait before code that dlopen loaded is known */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
@@ -44,8 +44,8 @@
 /* When all places are taken and another client waits, a connected client loses its place after one
  * of these times: SILENT_CLIENT_NS if it never sent a request, DEADLINE_NS if it got its answer and
  * has not sent another request, SLOW_READER_NS if it is still reading an answer. Clients that never
- * sent a request go first. Of two clients that never sent a request, the one that did nothing for
- * longer goes first, and so of two clients that sent one. */
+ * sent a request go first. Among them, and among the others, the client that did nothing for the
+ * longest time goes first. */
 #define SILENT_CLIENT_NS (100ULL * 1000000)
 #define SLOW_READER_NS (10ULL * 1000000000)
 /* When no client could be dropped, no client is accepted for this time. */
@@ -74,8 +74,9 @@ struct client {
     size_t written; /* sent bytes of `head` and `answer` together */
 };
 
-/* Size of the memory for one client's answers: a frame and its body, in a mapping that exists while
- * clients are connected. Without the mapping NARROW_BYTES suffice for a hello and an error. */
+/* Size of the memory for one client's answers: a frame and its body. This memory is a mapping that
+ * exists while clients are connected. If the kernel refuses the mapping, NARROW_BYTES suffice for a
+ * hello and an error. */
 #define ROOM_BYTES (sizeof(struct wire_frame) + WIRE_ANSWER_MAX)
 #define NARROW_BYTES (sizeof(struct wire_frame) + 72)
 
@@ -84,12 +85,12 @@ static char bodies[WIRE_CLIENTS_MAX][WIRE_REQUEST_MAX + 1];
 static char narrow_rooms[WIRE_CLIENTS_MAX][NARROW_BYTES] __attribute__((aligned(8)));
 static char *rooms;            /* ROOM_BYTES for each client; NULL: not mapped */
 static uint64_t deaf_until_ns; /* no client is accepted before this time */
-static uint64_t dumps_asked;   /* number of WIRE_DUMP requests that did not only end a dump */
+static uint64_t dumps_asked;   /* see server_dumps_asked */
 
 static void unmap_rooms(void) {
     char *gone = rooms;
     rooms = NULL;
-    order_stores(); /* a child that is forked now must not use memory that it does not have */
+    order_stores(); /* a child that is forked after the unmapping must not find the address */
     buffers_unmap(gone);
 }
 
@@ -106,14 +107,16 @@ static void note_dumps(void) {
         return;
     store_release(&tree_read_until_ns, until);
     /* A thread that read the old value under tree_lock may still give ids of removed nodes to new
-     * nodes. The dump begins when that thread has released the lock. */
+     * nodes. The dump begins when that thread has released the lock. If the old value lies in the
+     * future, threads give no such ids anyway. */
     if (before < os_now_exact_ns()) {
         lock_take(&tree_lock);
         lock_release(&tree_lock);
     }
 }
 
-/* The client starts to read a dump, or continues. */
+/* Notes that the client begins to read a dump, or goes on: for the client, ids of contexts keep
+ * their meaning for another DUMP_QUIET_NS. */
 static void dump_begins(struct client *client) {
     client->dump_until_ns = os_now_exact_ns() + DUMP_QUIET_NS;
     note_dumps();
@@ -334,7 +337,8 @@ static bool accept_client(void) {
     client_drop(room);
     room->socket = socket;
     client_greet(room);
-    /* Greet now: the next round may first compute the answers of seven other clients. */
+    /* The greeting is sent now: the next round may first compute the answers of seven other
+     * clients. */
     client_write(room);
     return true;
 }
@@ -367,8 +371,8 @@ static void look_at_live_bytes(void) {
     next_ns = now + LIVE_LOOK_NS;
 }
 
-/* Fills the list for poll with the listener and the connected clients. Free places are left out,
- * because RLIMIT_NOFILE bounds the length of the list, which is returned. */
+/* Fills the list for poll with the listener and the connected clients. Returns the length of the
+ * list. Free places are left out, because poll fails if the list is longer than RLIMIT_NOFILE. */
 static nfds_t list_polls(struct pollfd *polls, struct client **polled, bool deaf) {
     nfds_t count = 1;
     if (!descriptors_is_held(&socket_listener))
@@ -458,7 +462,8 @@ void server_run(void) {
             if (os_sleep(&time) && errno != EINTR)
                 return; /* end the thread rather than spin */
         }
-        /* a new socket closes the old one, in whose queue no client waits now */
+        /* Only when poll found nothing: a new socket closes the old one, and with it the
+         * connections in its queue. */
         if (!ready && !deaf)
             control_look_at_socket();
         if (segment_usage().freelist_bytes) /* some freed slices wait, perhaps freed during poll */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* server.h - the clients of the socket, and the poll loop of the control thread. Only the control
- * thread calls these functions, except server_let_go and server_dumps_asked.
- */
+/* server.h - the clients of the socket, and the poll loop of the control thread. Control thread
+ * only, except for the functions whose comment names other threads. */
 #ifndef MEMCTX_CONTROL_SERVER_H
 #define MEMCTX_CONTROL_SERVER_H
 
@@ -15,9 +14,10 @@ void server_run(void);
 void server_end(void);
 /* Returns the process's start time, field 22 of /proc/self/stat; 0: not known. Any thread. */
 uint64_t server_start_ticks(void);
-/* Returns the number of WIRE_DUMP requests so far that did not only end a dump. Any thread. */
+/* Returns the number of WIRE_DUMP requests so far, without those that end a dump. Any thread. */
 uint64_t server_dumps_asked(void);
-/* Closes, in a forked child, the parent's connections that its descriptor table has, too. */
+/* Closes the parent's connections that a forked child has in its descriptor table. Called in the
+ * child, by the thread that forked. */
 void server_let_go(void);
 
 #endif

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* socket.h - the listening socket of this process: made by the control thread, removed by the
- * thread that ends the control thread or the process. A forked child makes a socket of its own. */
+/* socket.h - the listening socket of this process. The control thread makes the socket, and removes
+ * it when the thread ends; an exiting process removes it, too. A forked child makes a socket of its
+ * own. */
 #ifndef MEMCTX_CONTROL_SOCKET_H
 #define MEMCTX_CONTROL_SOCKET_H
 
 #include "control/descriptors.h"
 
-INTERNAL struct held socket_listener; /* fd -1: there is none. Control thread only */
+INTERNAL struct held socket_listener; /* fd -1: there is none. Only the control thread uses it */
 
 /* Makes the socket at a temporary path with mode 0600, and renames it, so that nobody connects
  * before it listens. Closes the socket that the process had before, if any. False: no new socket
@@ -20,7 +21,7 @@ void socket_remove(void);
 /* Connects to the socket, which wakes the control thread from poll. If the connection fails, the
  * thread wakes by itself within a second. */
 void socket_wake(void);
-/* Forgets the socket in a forked child, and does not remove it: it is the parent's. */
+/* Forgets the socket in a forked child, without removing it: the socket is the parent's. */
 void socket_forget(void);
 
 #endif

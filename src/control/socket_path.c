@@ -62,7 +62,7 @@ void socket_path_init(void) {
 
 bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why) {
     for (int i = 0; i < 3; i++) {
-        char path[sizeof found->final.sun_path - 24] = "";
+        char path[sizeof found->final.sun_path - 24] = ""; /* set_name adds the file name */
         struct text text = {.bytes = path, .capacity = sizeof path - 1};
         struct stat status;
         if (i == 0) {

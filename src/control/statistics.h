@@ -6,8 +6,9 @@
 
 #include "base/text.h"
 
-/* Writes a line for each figure: name, value ("-": not known), meaning, separated by tabs. Costs a
- * walk over all heaps and their views. `body` is the request's, which is empty. Returns WIRE_OK. */
+/* Writes a line for each figure: name, value (a number or a path; "-": not known), meaning,
+ * separated by tabs. Costs a walk over all heaps and their views. `body` is the request's, which is
+ * empty. Returns WIRE_OK. Any thread. */
 uint32_t statistics_fill(const char *body, struct text *text);
 
 #endif

@@ -25,25 +25,27 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The thread starts at the earliest this long after the process started, or last forked. */
+/* In a process with one thread, an allocation starts the control thread at the earliest this long
+ * after the process started, or last forked. */
 #define START_AFTER_NS (START_AFTER_MS * 1000000UL)
 #define OLD_AFTER_NS (OLD_AFTER_MS * 1000000UL)
 /* A process that forks again and again starts the thread in a pause between its forks, or when the
  * process is FORKING_NS old. The reason: in a program with two threads glibc's fork costs ten page
  * faults more. */
 #define FORKING_NS 1000000000U
-/* number of calls of control_is_due in a forked child that do not read the clock */
+/* how many calls of control_is_due in a forked child do not read the clock */
 #define CHILD_LOOKS 8
 #define STACK_BYTES (228UL << 10)
 /* glibc puts the program's thread-local storage into the stack of a thread, and accepts the stack
  * if 2 KiB are left. So glibc is not told of the lowest STACK_RESERVE bytes of the stack, and they
  * stay free for the thread's code. */
 #define STACK_RESERVE (48UL << 10)
-#define STATUS_BYTES 16384
-/* pause between two checks: at exit, whether the socket is still being made; in control_pause */
+#define STATUS_BYTES 16384 /* room for one file of /proc, in may_start */
+/* pause between two checks: at exit, whether the socket is still being made; in control_pause,
+ * whether the kernel still has the ended thread */
 #define EXIT_WAIT_NS 100000
-#define EXIT_WAITS_MAX 1000
-/* the longest wait for the kernel to take the ended thread out of the process */
+#define EXIT_WAITS_MAX 1000 /* at exit, most pauses of EXIT_WAIT_NS */
+/* in control_pause, most pauses of EXIT_WAIT_NS */
 #define GONE_WAITS_MAX 10000
 #define SOCKET_LOOK_NS 1000000000U /* least time between two checks of the socket's path */
 
@@ -51,7 +53,7 @@ uint32_t control_waiting FORK_PAGE;
 
 static struct {
     struct lock lock;  /* guards the start of the thread */
-    bool forking;      /* this process is about to fork */
+    bool forking;      /* a thread of this process is in fork */
     uint32_t running;  /* pid of the process that has the thread; 0: none. Under the lock */
     uint32_t stopping; /* atomic: the thread must end */
     uint32_t opening;  /* atomic: the thread is making the socket */
@@ -98,7 +100,7 @@ static bool is_alone(void) {
      * this thread then ends, too: otherwise the process might never end. */
     if (OS_TRY(os_stat("/proc/self/task", &tasks)))
         return control.first_ended;
-    if (tasks.st_nlink > 2 + 2)
+    if (tasks.st_nlink > 2 + 2) /* a link for each thread, and 2 for the directory itself */
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
     if (length <= 0)
@@ -136,12 +138,13 @@ void control_look_at_socket(void) {
 }
 
 static void *thread_main(void *argument) {
-    /* A raw system call, because the symbol prctl is that of api/sandbox.c, in a higher layer. */
+    /* A raw system call: the symbol prctl names the library's own function in api/sandbox.c, which
+     * this layer may not call. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
     control.tid = os_thread_id();
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    /* A control thread that may become the last thread keeps the program's descriptors, because the
-     * exit handlers will run in it. */
+    /* A control thread that may become the last thread keeps the program's descriptor table,
+     * because the exit handlers will run in this thread. */
     descriptors_are_own = !control.first_ended && !OS_TRY(os_unshare(CLONE_FILES));
     if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
         os_close(0);
@@ -214,11 +217,11 @@ static void start(void) {
     control.had_thread = true;
 }
 
-/* Ends the thread and waits for its end; false: there is no thread. Keeps errno and the
- * cancellation state. */
+/* Ends the thread and waits for its end; false: there is no thread, or it cannot be ended now.
+ * Keeps errno and the cancellation state. */
 static bool end_thread(void) {
     int saved = errno, cancel_state;
-    if (lock_any_is_mine()) /* a signal handler interrupted the lock's holder */
+    if (lock_any_is_mine()) /* in a signal handler: lock_take could wait for ever */
         return false;
     /* A thread can be cancelled in pthread_join. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
@@ -255,7 +258,7 @@ void control_resume(void) {
 }
 
 /* *before holds the old enum os_restriction in the lowest bits, and above them the number of calls
- * so far. */
+ * of control_restrict so far. */
 #define RESTRICTION_BITS 2
 
 bool control_restrict(bool strictly, uint32_t *before) {
@@ -302,11 +305,11 @@ void control_unrestrict(uint32_t before) {
     }
 }
 
-/* When a thread with asynchronous cancellation cancels itself, glibc leaves this thread half marked
- * as cancelled. If this thread is the last one and runs the exit handlers, the next cancellation
- * point waits for ever for another thread to set the other half of the mark. This happens only in a
- * program that has had a second thread. In a thread that is already ending, another cancellation
- * does nothing but complete the mark. */
+/* When a thread with asynchronous cancellation cancels itself, glibc leaves the thread half marked
+ * as cancelled. If this thread is the last one and runs the exit handlers, its next cancellation
+ * point waits for ever for another thread to set the other half of the mark. glibc looks at the
+ * mark only in a program that has had a second thread. In a thread that is already ending, another
+ * cancellation does nothing but complete the mark. */
 static void complete_cancellation(void) {
     if (control.had_thread && !load_relaxed(&os_restricted))
         os_libc.thread_cancel(pthread_self());
@@ -418,7 +421,7 @@ COLD void control_fork_done(bool child, bool has_heap) {
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;
     control.alone = load_relaxed(&heap_global.threads_seen) + !has_heap;
-    if (tree_read_until_ns) /* a write would cost the child a copy of the OS page */
+    if (tree_read_until_ns) /* a needless write copies the OS page in the child */
         tree_read_until_ns = 0;
     marks_forget();
     record_forget();

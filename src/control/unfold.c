@@ -13,8 +13,9 @@
 #define LEVELS_MAX 512 /* longest path that is followed, in nodes */
 #define NS_PER_S 1000000000ULL
 
-/* A function is in at most one unfolding. Control thread only; a forked child inherits its parent's
- * unfoldings, and the child's control thread ends them. */
+/* A function is in at most one unfolding. The control thread writes this table, or a thread that
+ * has ended the control thread. A forked child inherits its parent's unfoldings, and the child's
+ * control thread ends them. */
 static struct unfolding {
     uint64_t until_ns; /* 0: the place is free */
     struct function_set functions;
@@ -117,6 +118,8 @@ static uint64_t last_end_ns(void) {
     return last;
 }
 
+/* Adds to the set the folded functions on the paths of the contexts that the request names. False:
+ * a context does not exist, or no function on its path is folded; `text` has the reason. */
 static bool find_functions(const struct wire_contexts_request *request, struct function_set *set,
                            struct text *text) {
     for (uint32_t i = 0; i < request->count; i++) {

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* unfold.h - leaves folded functions unfolded for a time (WIRE_UNFOLD). Only the control thread
- * calls this, or a thread that ends the control thread. */
+/* unfold.h - leaves folded functions unfolded for a time (WIRE_UNFOLD). Control thread only, but
+ * unfold_end is also called by a thread that has ended the control thread, and any thread may read
+ * unfold_count and unfold_seconds_left for statistics. */
 #ifndef MEMCTX_CONTROL_UNFOLD_H
 #define MEMCTX_CONTROL_UNFOLD_H
 
 #include "base/text.h"
 #include <memctx/wire.h>
 
-/* Unfolds the recursive functions on the paths of some contexts for some seconds, or folds them
- * again. */
+/* Unfolds the recursive functions on the paths of some contexts for as many seconds as the
+ * request's verb says; 0 folds them again. Returns enum wire_status, with the answer or the reason
+ * in `text`. */
 uint32_t unfold_run(const struct wire_contexts_request *request, struct text *text);
 /* ends unfoldings that have expired; called by the poll loop (server.c) */
 void unfold_look(void);
