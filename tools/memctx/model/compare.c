@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* compare.c - matches the contexts of two states and subtracts. */
+/* compare.c - matches the contexts of two states, and subtracts the earlier figures from the
+ * later. */
 #include "model/compare.h"
 
 #include <stdlib.h>
@@ -58,23 +59,24 @@ static void forget_counters(struct compare_figures *figures) {
     figures->allocs = figures->frees = figures->requested_cum_bytes = WIRE_UNKNOWN;
 }
 
-/* Forgets the growth of all counters. Between the two models, counters were set back to 0. The
- * models do not tell what the counters were just before that. */
+/* Forgets the growth of all counters: between the two models they were set back to 0, and the
+ * models do not tell what they were just before that. */
 static void forget_growth(struct compare *compare) {
     forget_counters(&compare->growth);
     for (size_t i = 0; i < compare->count; i++)
         forget_counters(&compare->rows[i].growth);
 }
 
-/* The counters of a mark that memctx reset followed are negative: they count back from the reset.
- * Differences to them are right, but the counters themselves are not known. */
+/* True if memctx reset was called after the mark. The library then lowers the mark's counters by
+ * their values at the reset, so they are negative. Growth since the mark is right with these
+ * counters, but the counters at the mark are not known. */
 static bool was_reset(const struct compare_figures *figures) {
     return (figures->allocs < 0 && figures->allocs != WIRE_UNKNOWN) ||
            (figures->frees < 0 && figures->frees != WIRE_UNKNOWN) ||
            (figures->requested_cum_bytes < 0 && figures->requested_cum_bytes != WIRE_UNKNOWN);
 }
 
-/* Forgets the counters before a reset, of each row and of the sum. */
+/* Forgets negative counters at the mark (was_reset), of each row and of the sum. */
 static void forget_reset(struct compare *compare) {
     bool any = was_reset(&compare->before);
     for (size_t i = 0; i < compare->count; i++) {
@@ -94,10 +96,10 @@ static bool is_sum(const struct compare_row *row) {
     return id == RECORD_REST || id == RECORD_FORGOTTEN;
 }
 
-/* If a context of a recording is in a sum at only one of two moments, the growth of the context's
- * counters is not known, and the growth of the sum's counters is not known. The growth of a context
- * that never freed a chunk is kept: the counters of such a context count its live chunks, and these
- * were few while the context was in the sum. */
+/* If a context of a recording is part of a sum (is_sum) at only one of the two moments, the growth
+ * of the context's counters is not known, and the growth of the sum's counters is not known. The
+ * growth of a context that never freed a chunk is kept: its counters count its live chunks, and
+ * these were few while the context was part of the sum. */
 static void forget_summed(struct compare *compare) {
     bool any = false, moved = false;
     for (size_t i = 0; i < compare->count; i++)
@@ -134,8 +136,9 @@ static void finish(struct compare *compare) {
     forget_summed(compare);
 }
 
-/* Sets the figures at the mark of a context that the mark left out. The context held at most
- * left_out.most_bytes then, so it has grown by at least the growth shown here. */
+/* Sets the figures that a context had at the mark, as if the mark had left it out; the figures of
+ * contexts with an entry are overwritten later. A context that the mark left out held at most
+ * left_out.most_bytes, so it has grown by at least the growth shown here. */
 static void begin_left_out(struct compare_row *row, const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);
     if (row->model->contexts[row->context].id >= mark->left_out.ids_below)
@@ -173,6 +176,8 @@ void compare_with_mark(struct compare *compare, const struct model *model,
     compare->rows = cli_alloc(compare->count, sizeof *compare->rows);
     for (size_t i = 0; i < compare->count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
+        /* The figures with number 0 belong to no single context. Their row stays 0, so finish drops
+         * it. */
         bool own = figures->context != WIRE_NONE;
         compare->rows[i] =
             (struct compare_row){.model = model, .context = own ? figures->context : 0};
@@ -202,10 +207,10 @@ void compare_with_mark(struct compare *compare, const struct model *model,
 struct node {
     uint32_t parent;    /* index of a node */
     uint32_t next;      /* next node in the bucket */
-    const char *module; /* name_module; NULL: the frame has none */
-    /* the module whose build-id counts; NULL: another build of the module counts as the same one */
+    const char *module; /* from name_module; NULL: the frame has no module */
+    /* the module of the frame; NULL: the frame matches in every build of its module */
     const struct model_module *build;
-    const char *label; /* label of the frame, or function in a module that was built anew */
+    const char *label; /* frame's label, or its function if `build` is NULL */
     uint64_t offset;
 };
 
@@ -246,8 +251,8 @@ static bool same_build(const struct model_module *a, const struct model_module *
             memcmp(a->build_id, b->build_id, a->build_id_bytes) == 0);
 }
 
-/* The name by which a module is matched: its path, or "" for the program itself, which may stand
- * in another folder next time. */
+/* Returns the name by which a module is matched: its path, or "" for the program itself, because
+ * its file may be in another folder in the other state. */
 static const char *name_module(const struct merge *merge, const struct model *model,
                                const struct model_module *module) {
     return merge->same_program && strcmp(module->path, model->exe) == 0 ? "" : module->path;
@@ -291,8 +296,8 @@ static uint32_t find_node(struct merge *merge, const struct node *wanted) {
     return index;
 }
 
-/* Identifies a frame by its module and offset. In another build of a module, an offset belongs to
- * another function, so there the frame is identified by its function. */
+/* Identifies a frame by its module and its offset in the module. In another build of a module, the
+ * offset may belong to another function, so there the frame is identified by its function. */
 static void identify(const struct merge *merge, const struct side *side,
                      const struct model_frame *frame, struct node *node) {
     const struct model_module *module = &side->model->modules[frame->module];

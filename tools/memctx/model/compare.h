@@ -2,10 +2,10 @@
 /*
  * compare.h - compares contexts between two states: a mark and now, or two snapshots.
  *
- * Within one process contexts are matched by id. Two snapshots may come from two runs, in which
- * ids and addresses differ: there a context is matched by its path of modules and offsets. Another
- * build of a module has other offsets, so frames in this module are matched by function, and
- * frames without a function's name are not matched.
+ * Within one process, contexts are matched by id. Two snapshots may come from two runs, in which
+ * ids and addresses differ. There a context is matched by its path of modules and offsets. In
+ * another build of a module the offsets differ. So frames of such a module are matched by function
+ * name, and frames without a name are not matched.
  */
 #ifndef MEMCTX_COMPARE_H
 #define MEMCTX_COMPARE_H
@@ -27,11 +27,12 @@ struct compare {
     size_t count;
     struct compare_figures before, after, growth; /* sums over all contexts */
     const struct wire_left_out *left_out;         /* contexts that the mark left out; NULL: none */
-    const char *rebuilt;  /* path of the first module that was built anew meanwhile; NULL: none */
+    const char *rebuilt;  /* path of the first module with another build now; NULL: none */
     size_t rebuilt_count; /* number of such modules */
     bool reset; /* counters were reset between the two states, so their growth is not known */
 };
 
+/* Fill in *compare. Its rows point into the models and the mark, which must stay in memory. */
 void compare_with_mark(struct compare *compare, const struct model *model,
                        const struct model_mark *mark);
 void compare_models(struct compare *compare, const struct model *before, const struct model *after);

@@ -21,6 +21,7 @@ static void add_own(struct figures *figures, struct model_figures *own,
     struct model_totals *self = &own->self;
     int64_t bytes = (int64_t)page->bytes, live = (int64_t)page->live_bytes;
     bool large = page->kind == WIRE_PAGE_LARGE;
+    /* guard bytes are no rounding, so they are no part of the block */
     live -= large ? page->guard_bytes : 0;
     add_to(&self->reserved_bytes, bytes);
     add_to(&self->block_bytes, live);

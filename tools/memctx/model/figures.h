@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * figures.h - adds up what contexts hold, from the page records of a target. Each page is counted
- * as it arrives and need not be kept.
+ * when it arrives, so the records need not be kept.
  *
- * All bytes of a single context's page are reserved by that context. While a chunk is live in the
- * page, the pinned bytes are those that were handed out once and are free now. All its touched
- * bytes are then sole-pinned: only frees of that context can bring them back. In a mixed page a
- * context reserves its own blocks; its pinned bytes are a share of the free bytes, as large as its
- * share of the live blocks.
+ * If a page belongs to one context, the context reserves all its bytes. While a chunk in the page
+ * is live, the page's free bytes that were touched are pinned. All touched bytes of the page are
+ * then sole-pinned: only this context can free all chunks of the page. A large chunk has a page of
+ * its own; its live bytes are sole-pinned, and it pins no free bytes. In a mixed page, a context
+ * reserves its own blocks, and pins a part of the free bytes in proportion to its live blocks. If
+ * all live blocks are of one context, all touched bytes of the page are sole-pinned.
  */
 #ifndef MEMCTX_FIGURES_H
 #define MEMCTX_FIGURES_H
@@ -27,8 +28,9 @@ void figures_add_page(struct figures *figures, struct model_figures *own,
  * `resident` blocks are resident. */
 void figures_add_share(struct figures *figures, struct model_figures *own,
                        const struct wire_page *page, uint32_t live, uint32_t resident);
-/* Call this after the last page. It sets each context's policy as its pages show it, and sets
- * figures that were not asked for (enum model_flags) to WIRE_UNKNOWN. */
+/* Call this after the last page. It derives each context's policy from its pages and its placement,
+ * copies the sums over pages into the model's ledger, and sets figures that were not asked for
+ * (enum model_flags) to WIRE_UNKNOWN. */
 void figures_finish(const struct figures *figures, struct model *model, uint32_t flags);
 
 #endif

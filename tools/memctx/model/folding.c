@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* folding.c - loops of recursive contexts, bounds of partial ones, the share of full call paths. */
+/* folding.c - finds loops of recursive contexts and bounds of partial ones, and folds paths. */
 #include "model/folding.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ bool folding_is_others(uint8_t kind, const char *label) {
     return kind == WIRE_KIND_UNKNOWN && label && strcmp(label, OTHERS_LABEL) == 0;
 }
 
-/* The kind of the path to a context: full, below [other callers], or below another label. */
+/* What a context's path has: no label, a node [other callers], or another label. */
 enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
 
 static enum folding_kind kind_of(enum folding_kind parent, uint8_t kind, const char *label) {
@@ -143,9 +143,10 @@ size_t folding_fold_path(struct folding_paths *paths, uint32_t index, uint32_t *
          at = contexts[at].parent)
         path[count++] = at;
     *plain = (uint32_t)count;
-    /* Walks from the outermost frame, which is the last one, inwards. If a function recurs
-     * between two labels, the walk skips to its innermost frame and keeps only that one. The
-     * kept frames gather at the end of the array. */
+    /* Walks from the outermost frame, the last one of the array, inwards. The part between two
+     * labels is folded by itself. If a function recurs in it, the walk skips to the innermost frame
+     * of this function and keeps only that frame. The kept frames gather at the end of the
+     * array. */
     for (size_t end = count; end > 0;) {
         size_t begin = end - 1;
         while (begin > 0 && contexts[path[begin]].frame->kind == WIRE_KIND_PATH)

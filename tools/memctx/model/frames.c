@@ -12,11 +12,11 @@
 #include "model/tails.h"
 
 #define LOOP_SHOWN 4 /* most functions of a loop that are shown */
-/* a long chain of inlined functions is cut to the outermost and the innermost one */
+/* the most inlined functions that are shown: the outermost and the innermost */
 #define INLINED_SHOWN 2
 
-/* True if the file of the main program is an interpreter. The user may then know the program by the
- * name of a script, which has no machine code. */
+/* True if the file is an interpreter. The user may then know the program by the name of a script,
+ * but the frames are in the code of the interpreter. */
 static bool runs_scripts(const char *file) {
     static const char *const interpreters[] = {
         "python", "pypy", "perl", "ruby", "node", "php",   "lua",   "bash", "dash",

@@ -15,26 +15,27 @@
  * interpreter has the name of its file, because the user may have started a script. */
 const char *frames_module_name(const struct model *model, uint32_t module);
 /* Returns a frame as "function (file.c:12)", "function (library.so)", "library.so+0x12" or
- * "[label]"; inlined functions follow after " > ". `whole`: full paths and names instead of
- * shortened ones. The caller frees the text. */
+ * "[label]"; inlined functions follow after " > ". `whole`: with full paths and names; otherwise
+ * both are shortened. The caller frees the text. */
 char *frames_write_frame(const struct model *model, const struct model_frame *frame, bool whole);
 /* Returns the frame of a context, with the functions around it that ended in tail calls (tails.h):
  * "outer [tail call] (file.c:4) > function (file.c:12)". If the context has no children, the
  * functions between the frame and malloc follow. The caller frees the text. */
 char *frames_write(const struct model *model, const struct model_context *context, bool whole);
 /* Returns the frame of a context as a step of a path, in short form, followed by the loop if the
- * context is recursive: "visit (recursive: visit > generic_visit > visit_Call)". The caller frees
- * the text. Steps are printed, so no byte in them commands a terminal (cli_clean_bytes). */
+ * context is recursive: "visit (recursive: visit > generic_visit > visit_Call)". The text has no
+ * bytes that a terminal would obey (cli_clean_bytes). The caller frees it. */
 char *frames_write_step(const struct model *model, uint32_t index);
 
 /* The steps of a path in short form, innermost first: frames, and functions that ended in tail
- * calls. */
+ * calls. They have no bytes that a terminal would obey. */
 struct frames_path {
     char **steps;
     size_t count, capacity;
     bool cut; /* frames at the outer end of the path were left out */
 };
-/* Makes the path of a context's own chunks, with at most `frames` frames (-1: no limit). */
+/* Makes the path of a context's own chunks, with at most `frames` frames (-1: no limit).
+ * frames_free_path frees it. */
 void frames_make_path(struct frames_path *path, const struct model *model, uint32_t index,
                       int64_t frames);
 void frames_free_path(struct frames_path *path);

@@ -60,8 +60,9 @@ void mapped_take(struct mapped *mapped, struct model *model) {
     }
 }
 
-/* Returns the bytes that the mappings of this kind had in an address range. A mapping that lay only
- * partly in the range counts as a whole: the growth may come out too small, but not too large. */
+/* Returns the resident bytes of mappings of the range's kind that lie in the range. A mapping that
+ * lies only partly in the range counts as a whole. So the computed growth may be too small, but
+ * never too large. */
 static int64_t bytes_in(const struct mapped *mapped, const struct model_place *range) {
     int64_t sum = 0;
     for (size_t i = first_behind(mapped, range->start);

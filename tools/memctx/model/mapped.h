@@ -5,9 +5,9 @@
  *
  * The kernel may put a mapping of the program and one of the library into one entry of smaps. So
  * the sum over the program's own mappings is computed: all anonymous memory less the library's own
- * figures. The bytes of a single entry are those of smaps less the library's pages in it. The
- * difference is an estimate, because the library's tables and empty segments have no page records.
- * The estimate is good enough to name the entry that grew most.
+ * figures. The bytes of a single entry are those in smaps less the library's pages in this entry.
+ * That is an estimate, because the library's tables and empty segments have no page records, but it
+ * is good enough to name the entry that grew most.
  */
 #ifndef MEMCTX_MAPPED_H
 #define MEMCTX_MAPPED_H
@@ -23,14 +23,14 @@ struct mapped {
     bool known;
     int64_t sums[MODEL_PLACE_KINDS]; /* resident bytes by kind */
     int64_t segments_bytes;          /* resident bytes of the library's segments */
-    int64_t peak_bytes;              /* the highest resident set of the process so far */
+    int64_t peak_bytes;              /* the highest resident set so far */
     int64_t rss_bytes;               /* the resident set without the control thread's memory */
     struct model_place *places;      /* sorted by address */
     size_t place_count;
 };
 
-/* Fills in `mapped`, and takes the places over from the model. The places stay valid when the model
- * is dropped. */
+/* Fills in `mapped`, and takes the places over from the model. So the places stay valid when the
+ * model is dropped. */
 void mapped_take(struct mapped *mapped, struct model *model);
 
 /* The mapping of one kind that grew most between two moments. */
@@ -38,8 +38,8 @@ struct mapped_growth {
     /* the mapping as it was at the later moment; NULL: no mapping grew */
     const struct model_place *place;
     int64_t bytes;
-    /* mappings of that kind, in whose address range nothing of that kind was resident at the
-     * earlier moment */
+    /* number of new mappings of this kind: nothing of this kind was resident in their address range
+     * at the earlier moment */
     size_t new_places;
 };
 struct mapped_growth mapped_compare(const struct mapped *earlier, const struct mapped *later,

@@ -3,10 +3,11 @@
  * memory.c - reads the kernel's map of a process and makes the ledger.
  *
  * smaps tells the kinds of mappings apart: files (with the .bss behind the writable part of a
- * file), stacks (the main one, and others by the guard page that pthread puts below them),
- * the brk heap, code made at run time, shared memory, and the control thread's memory by its flags.
- * The rest is anonymous memory of the library, its .bss among it, and of the program. The library
- * knows how much of its own memory is resident; the remaining anonymous memory is the program's.
+ * file), stacks (the main thread's by its name, other threads' by the guard page at their lower
+ * end), the brk heap, code made at run time, shared memory, and the control thread's memory by its
+ * flags. The rest is anonymous memory of the library, its .bss among it, and of the program. The
+ * library knows how much of its own memory is resident; the remaining anonymous memory is the
+ * program's.
  */
 #include "model/memory.h"
 
@@ -18,7 +19,7 @@
 #define THREAD_STACK_MIN_BYTES (1 << 20)
 #define BSS_MAX_BYTES (256 << 20)
 #define GUARD_BYTES 4096
-#define PAGEMAP_GUARD (1ULL << 58) /* a page in /proc/PID/pagemap, since Linux 6.15 */
+#define PAGEMAP_GUARD (1ULL << 58) /* a guard page in /proc/PID/pagemap, since Linux 6.15 */
 #define MAPPING_PATH_BYTES 256     /* longer paths are cut */
 
 struct mapping {
@@ -113,19 +114,20 @@ static int64_t read_peak(pid_t pid) {
     return peak;
 }
 
-/* True for the memory of the control thread: no other mapping has both flags. The ledger shows this
- * memory in a line of its own, with a figure from another moment. */
+/* True for the control thread's memory: no other mapping has both flags, "wf" (empty after a fork)
+ * and "nr" (MAP_NORESERVE). The ledger shows this memory in a line of its own, with a figure from
+ * another moment. */
 static bool is_control_memory(const char *flags) {
     return strstr(flags, " wf") && strstr(flags, " nr");
 }
 
-/* True if anonymous memory is no .bss, although it lies directly behind the data of a file: .bss is
- * never mapped with MAP_NORESERVE ("nr"), and the library's segments and tables always are. */
+/* True for anonymous memory that lies directly behind the data of a file but is no .bss. .bss is
+ * never mapped with MAP_NORESERVE ("nr"); the library's segments and tables always are. */
 static bool is_no_bss(const struct model_place *place, const char *flags) {
     return place->kind == MODEL_PLACE_FILE && !place->path && strstr(flags, " nr");
 }
 
-/* A mapping with the figures that were read last. */
+/* A mapping, with those of its lines in smaps that the ledger needs. */
 struct entry {
     struct model_place place;
     int64_t huge_bytes, swap_bytes;
@@ -137,10 +139,10 @@ struct entries {
     size_t count, capacity;
 };
 
-/* Removes earlier entries of mappings that the kernel shows a second time. smaps is read in pieces,
- * and each piece begins with the mapping that lies at the end of the last one. If that mapping has
- * grown meanwhile, the kernel shows it again, with its new size. Returns the kind of a removed
- * mapping that began at the same address; otherwise `kind`. */
+/* Removes entries that the kernel shows a second time. smaps is read in pieces. Each piece begins
+ * with the mapping at the address where the last piece ended. If the last mapping has grown
+ * meanwhile, this address lies in it, so the kernel shows it again, with its new size. Returns the
+ * kind of a removed mapping that began at `start`, or else `kind`. */
 static enum model_place_kind remove_shown_before(struct entries *entries, uint64_t start,
                                                  enum model_place_kind kind) {
     while (entries->count > 0 && entries->list[entries->count - 1].place.end > start) {
@@ -203,8 +205,8 @@ static struct entries read_entries(FILE *file, const char *exe) {
     return entries;
 }
 
-/* Adds a mapping to the sums, and to the places if it has resident memory and is not the control
- * thread's. Takes over the path. */
+/* Adds a mapping to the sums. Adds it to the places, too, if it has resident memory and is not the
+ * control thread's. Takes over the path. */
 static void count_entry(const struct entry *entry, struct model_mappings *mappings,
                         struct memory_places *places) {
     mappings->rss_bytes += entry->place.bytes;
@@ -284,11 +286,12 @@ int64_t memory_free_bytes(const struct wire_page *page) {
     return unused > 0 ? model_share(unused, memory_held_bytes(page), touched) : unused;
 }
 
-/* The bytes of pages of one kind that no live block has. `holes` and `kept` are in memory. */
+/* The bytes of pages of one kind (enum wire_page_kind) that are in no live block. `holes` and
+ * `kept` are in memory. */
 struct free_bytes {
     int64_t holes;  /* free bytes in pages with live blocks */
     int64_t kept;   /* bytes of pages without live blocks */
-    int64_t unheld; /* free bytes that were not touched, or are not resident */
+    int64_t unheld; /* free bytes that were never touched, or are not resident */
 };
 
 /* Adds up the pages of one kind. */
@@ -342,7 +345,7 @@ int64_t memory_own_mappings(const struct model *model) {
     return left > 0 ? left : 0;
 }
 
-/* Adds the lines of memory that the kernel's list of mappings tells. */
+/* Adds the lines with figures from the kernel's list of mappings. */
 static void add_mappings(const struct model *model, struct memory_ledger *ledger) {
     const struct model_mappings *mappings = &model->mappings;
     add_line(ledger, "files_bytes", "program, libraries, other mapped files", mappings->file_bytes);

@@ -38,35 +38,36 @@ struct memory_places {
  * tables for this, which takes some milliseconds for each GiB that is resident. */
 bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
 /* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. `exe`:
- * path of the program's file; NULL: not known. `pagemap`: descriptor of the process's pagemap; -1:
- * none. Returns false if the text has no mapping. */
+ * path of the program's file; NULL: not known. `pagemap`: descriptor of /proc/PID/pagemap, which
+ * tells where guard pages are; -1: none. Returns false if the text has no mapping. */
 bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_mappings *mappings,
                        struct memory_places *places);
 
-/* Returns the resident anonymous memory that neither the segments nor the tables of the library
- * take. Some 50 KiB of other data in the library's .bss count as the program's here. */
+/* Returns the bytes of resident anonymous memory that are neither in segments nor in tables of the
+ * library. About 50 KiB of other data in the library's .bss count as the program's here. */
 int64_t memory_own_mappings(const struct model *model);
 
-/* Returns how much of the freelist may be resident. Its memory may never have been touched: a large
- * chunk goes to the freelist as a whole. */
+/* Returns how many bytes of the freelist may be resident. Memory in the freelist may never have
+ * been touched: a large chunk goes there as a whole. */
 int64_t memory_freelist_held(const struct model *model);
 
-/* Returns the resident memory that memctx itself takes in the process: its tables, the stack and
- * the answers of the control thread. */
+/* Returns the resident bytes that memctx itself takes in the process: its tables, and the stack and
+ * answers of the control thread. If residency is not known, the used bytes of the tables count. */
 int64_t memory_own_bytes(const struct wire_ledger *ledger);
-/* Returns the most memory that memctx itself may have taken in the past: tables that shrank stay
- * mapped. */
+/* Returns an upper bound for the bytes that memctx itself took at any time so far. Tables that have
+ * shrunk stay mapped, so the bound counts all mapped bytes of tables. */
 int64_t memory_own_most(const struct wire_ledger *ledger);
 
-/* Returns how many bytes of a page are in memory, at most the touched ones; if residency is not
- * known, all touched bytes. */
+/* Returns how many touched bytes of a page are in memory. If residency is not known, all touched
+ * bytes count. */
 int64_t memory_held_bytes(const struct wire_page *page);
-/* Returns the part of memory_held_bytes that no live block has. Which blocks are resident is not
- * known, so the same share of free and of live blocks counts as resident. */
+/* Returns the part of memory_held_bytes that is in no live block. Which blocks are resident is not
+ * known, so free and live blocks count as resident in equal proportion. */
 int64_t memory_free_bytes(const struct wire_page *page);
 
-/* Makes the ledger of a model that was loaded with MODEL_RESIDENT. Without model->has_mappings,
- * memory outside memctx is part of the residue. */
+/* Makes the ledger of a model. If residency was not asked for (MODEL_RESIDENT), the line
+ * not_resident_bytes is 0. Without model->has_mappings, memory outside memctx is part of the
+ * residue. */
 void memory_make_ledger(const struct model *model, struct memory_ledger *ledger);
 
 #endif

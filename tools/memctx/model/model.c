@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* model.c - links a loaded tree and computes its totals. */
+/* model.c - links a loaded tree, finds contexts and marks, and adds without overflow. */
 #include "model/model.h"
 
 #include <stdlib.h>
@@ -76,8 +76,8 @@ static bool link_parents(struct model *model, size_t from, struct cli_failure *f
                 model->source, context->id, MODEL_LEVELS_MAX);
         }
     }
-    /* Goes backwards, because each child is put at the head of its parent's list. So children that
-     * are linked in one call stay in the order of arrival. */
+    /* Goes backwards, because each child is put at the head of its parent's list. So the children
+     * that one call links stay in the order of arrival. */
     for (size_t i = count; i-- > (from > 0 ? from : 1);) {
         struct model_context *parent = &model->contexts[model->contexts[i].parent];
         model->contexts[i].next_sibling = parent->first_child;
@@ -86,7 +86,7 @@ static bool link_parents(struct model *model, size_t from, struct cli_failure *f
     return true;
 }
 
-/* Makes the list of contexts by id, unless each id equals its index. */
+/* Makes the list of contexts by id. No list is needed while each id equals its index. */
 static bool sort_ids(struct model *model, struct cli_failure *failure) {
     size_t count = model->context_count, same = 0;
     while (same < count && model->contexts[same].id == same)
@@ -154,7 +154,7 @@ bool model_link(struct model *model, struct cli_failure *failure) {
 bool model_link_more(struct model *model, size_t from, struct cli_failure *failure) {
     if (!sort_ids(model, failure))
         return false;
-    /* recursive_from becomes WIRE_NONE if it names a context that is newer than the dump. */
+    /* recursive_from may name a context that is newer than the dump. It then becomes WIRE_NONE. */
     for (size_t i = from; i < model->context_count; i++) {
         struct model_context *context = &model->contexts[i];
         if (context->recursive_from != WIRE_NONE)

@@ -3,10 +3,10 @@
  * model.h - one dump in memory: the tree, its figures, the modules, threads, marks and the ledger.
  *
  * A model is filled from the answers of a process (wire_load.h) or from a snapshot file
- * (snapshot_load). Both give an equal model, so that its readers need not tell them apart. Neither
+ * (snapshot_load). Both give an equal model, so its readers need not tell them apart. Neither
  * source is trusted: every index, offset and string is checked while loading, so that the readers
  * need no checks. INVARIANT: contexts[0] is the root; a parent stands before its children; no node
- * is deeper than MODEL_LEVELS_MAX, so walking the tree recursively is safe.
+ * is deeper than MODEL_LEVELS_MAX, so a recursive walk over the tree needs a bounded stack.
  */
 #ifndef MEMCTX_MODEL_H
 #define MEMCTX_MODEL_H
@@ -20,8 +20,9 @@
 #include "base/cli.h"
 
 #define MODEL_LEVELS_MAX 1024
-/* How many numbers a JSON snapshot has for a page, before its shares. */
+/* A JSON snapshot has this many numbers for a page, before the page's shares. */
 #define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1)
+/* The flags of a context that a model keeps (not those of enum model_flags). */
 #define MODEL_FLAGS (WIRE_CONTEXT_PARTIAL | WIRE_CONTEXT_LATE | WIRE_CONTEXT_RECURSIVE)
 #define MODEL_EXITED "exited" /* JSON key for the view of all exited threads */
 
@@ -47,7 +48,7 @@ struct model_totals {
 #undef X
 };
 
-/* Figures beside the sums, which a dump has on request. Otherwise they are WIRE_UNKNOWN. */
+/* Figures that a dump has only on request. Otherwise they are WIRE_UNKNOWN. */
 enum model_flags {
     MODEL_RESIDENT = 1, /* resident bytes, from the kernel */
     MODEL_THREADS = 2,  /* figures of each thread */
@@ -84,12 +85,12 @@ enum model_flags {
 /* Bytes of kinds of mappings, from the kernel's map of the process (memory.c). */
 #define MODEL_MAPPINGS(X)                                                                          \
     X(rss_bytes)                                                                                   \
-    X(file_bytes)       /* program, libraries, other files; their .bss, but not memctx's */        \
+    X(file_bytes)       /* program, libraries, other files; their .bss except memctx's */          \
     X(stack_bytes)      /* the main thread's stack and other threads' */                           \
     X(heap_bytes)       /* the brk heap */                                                         \
     X(executable_bytes) /* anonymous and executable: code made at run time */                      \
     X(shared_bytes)     /* shared memory and named anonymous mappings */                           \
-    X(anonymous_bytes)  /* the rest: the library's, and the program's own mappings */              \
+    X(anonymous_bytes)  /* all else: memory of the library and of the program */                   \
     X(huge_bytes)       /* part of rss_bytes that is in huge pages */                              \
     X(swap_bytes)       /* in swap, so not part of rss_bytes */                                    \
     X(peak_rss_bytes)   /* the highest resident set so far */
@@ -125,19 +126,19 @@ struct model_function {
     int64_t line;
 };
 
-/* The names of one address: [0] is the machine function, then what was inlined into it at that
- * address, innermost first. */
+/* The names of one address: functions[0] is the function that the machine code is in. The functions
+ * that were inlined into it at this address follow, innermost first. */
 struct model_names {
     uint32_t count;
     struct model_function *functions;
 };
 
 struct model_module {
-    uint64_t start, end, bias;
+    uint64_t start, end, bias; /* bias: address in the process less address in the file */
     char *path;
     uint8_t build_id[24];
     uint32_t build_id_bytes;
-    bool closed;
+    bool closed;   /* dlclose has removed the module */
     char *symbols; /* source of the module's names, or why it has none; NULL: not looked up */
 };
 
@@ -145,10 +146,10 @@ struct model_module {
  * are few frames, but there may be millions of contexts. */
 struct model_frame {
     uint64_t address;
-    uint32_t module; /* index or WIRE_NONE */
-    uint32_t number; /* numbers the frames of the model, from 0 on */
-    uint8_t kind;    /* enum wire_context_kind */
-    bool exact_address;
+    uint32_t module;                 /* index or WIRE_NONE */
+    uint32_t number;                 /* the frames of a model are numbered from 0 on */
+    uint8_t kind;                    /* enum wire_context_kind */
+    bool exact_address;              /* false: `address` is a return address */
     char *label;                     /* NULL for frames of a call path */
     const struct model_names *names; /* NULL: not known */
     struct model_frame *next;        /* next frame in the list model->frames */
@@ -159,24 +160,25 @@ struct model_frame {
 struct model_figures {
     struct model_totals self;
     uint32_t occupancy[WIRE_OCCUPANCY_BINS];
-    uint32_t number; /* numbers the figures of the model, from 0 to figures_count - 1 */
-    /* index of the context; WIRE_NONE for the figures with number 0 and those of model->left_out */
+    uint32_t number; /* the figures of a model are numbered from 0 to figures_count - 1 */
+    /* index of the context; WIRE_NONE for number 0 and for model->left_out */
     uint32_t context;
-    uint32_t first_view, view_count;
+    uint32_t first_view, view_count; /* the context's elements of model->views */
 };
 
-/* A context. There may be millions, so the struct has 64 bytes and no member that only few contexts
- * need. */
+/* A context. There may be millions, so the struct has only 64 bytes. What only few contexts need is
+ * stored elsewhere. */
 struct model_context {
     struct model_frame *frame;
     const struct model_figures *figures;
-    /* sum over the context and all contexts below it; contexts with equal sums may share it */
+    /* sum over the context and all contexts below it; contexts with equal sums may share one
+     * struct */
     const struct model_totals *total;
     char *why; /* the rule or other reason for the context's placement; NULL: none */
     uint32_t id;
     uint32_t parent;                    /* index; WIRE_NONE for the root */
     uint32_t first_child, next_sibling; /* indices or WIRE_NONE, in the order of arrival */
-    /* index of the innermost context of the loop (folding.h), or WIRE_NONE */
+    /* index of the innermost context of the loop of a recursion (folding.h), or WIRE_NONE */
     uint32_t recursive_from;
     uint16_t level;
     uint8_t flags;             /* WIRE_CONTEXT_PARTIAL, LATE, RECURSIVE */
@@ -206,7 +208,7 @@ struct model_share { /* the blocks of one context in a mixed page */
 struct model_mark {
     char name[WIRE_MARK_NAME_MAX];
     double uptime_s, slept_s;
-    /* uptime of the target when the mark was set; 0: the mark is from a snapshot */
+    /* uptime of the target when the mark was set; 0: not known, as in a JSON or packed snapshot */
     uint64_t uptime_ns;
     int64_t rss_bytes; /* resident set when the mark was set; WIRE_UNKNOWN: not known */
     bool has_entries;  /* false: the counters are not loaded */
@@ -220,7 +222,7 @@ struct model_id {
     uint32_t id, index;
 };
 
-/* The totals at a moment of a recording. */
+/* The sums over all contexts at a moment of a recording. */
 struct model_moment {
     uint64_t wall_ns; /* CLOCK_REALTIME */
     double uptime_s;
@@ -241,7 +243,8 @@ struct model_recording {
     bool cgroup_v1;
     /* At the chosen moment; WIRE_UNKNOWN: the recording lacks the figure. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
-    /* 0: use and limit are those of the process's control group; N: of the Nth group above it */
+    /* 0: cgroup_bytes and cgroup_limit are those of the process's control group; N: those of the
+     * Nth group above it */
     uint32_t cgroup_above;
     /* the process changed its user after the first moment, so its exit handler may not write the
      * file */
@@ -271,8 +274,8 @@ struct model {
     uint32_t resets; /* how often counters were reset (memctx reset), also those of a subtree */
     bool exact;
     bool lost; /* the process itself says that its figures are not exact */
-    /* The command paused, or had to connect again, while it read the contexts: some figures may
-     * belong to other paths. */
+    /* The command paused, or had to connect again, while it read the contexts. Some figures may
+     * then belong to other paths. */
     bool paused;
     bool from_snapshot; /* from a file: a snapshot, a recording or a core file */
     bool has_names;     /* the frames have their names */
@@ -284,11 +287,11 @@ struct model {
     struct model_mappings mappings;
     struct model_place *places; /* sorted by address; a snapshot has none */
     struct model_totals totals;
-    /* Contexts that the target counted but did not send, because only some were asked for (best.h):
-     * the number of these contexts, and the number of those that have figures of their own.
-     * `left_out` is the sum of these figures. */
+    /* Contexts that the target counted but did not send, because the command asked only for the
+     * largest (verbs/best.h): the number of these contexts, and the number of those that have
+     * figures of their own. `left_out` has the sum of these figures. */
     size_t left_out_count, left_out_leaves;
-    /* requested bytes of the left-out contexts; with --site, only of those that match */
+    /* requested bytes of the contexts that were left out; with --site, only of those that match */
     int64_t left_out_bytes;
     struct model_context left_out;
     struct folding_shares left_out_shares; /* shares of all contexts, left out or not */
@@ -305,23 +308,24 @@ struct model {
     struct model_thread *threads;
     struct model_view *views;
     struct model_remote *remotes;
-    /* One for each context that resized chunks, in the order of the contexts. `context` is an index
-     * here, and `heap` means nothing. */
+    /* Counts of realloc, one element for each context that resized chunks, in the order of the
+     * contexts. `context` is an index here, and `heap` means nothing. */
     struct wire_resizes *resizes;
     int64_t lost_reallocs; /* calls of realloc that `resizes` does not count */
     struct model_mark *marks;
-    /* The records of wire.h, but with indices of contexts. Sorted by address, except for pages far
-     * from the first segment. */
+    /* The page records of wire.h, but with indices of contexts instead of ids. Sorted by address,
+     * except for pages far from the first segment. */
     struct wire_page *pages;
     struct model_share *shares;
-    char **notes; /* predictions of memctx isolate, merge, set and trim (notes.h) */
+    char **notes; /* predictions of memctx isolate, merge, set and trim (target/notes.h) */
     size_t context_count, module_count, thread_count, view_count, remote_count, mark_count;
     size_t page_count, share_count, note_count, place_count, resize_count;
 };
 
 /* For the loaders: makes an empty model. Copies `source`. */
 void model_begin(struct model *model, const char *source);
-/* Frees the contexts, figures and totals of a model, which must not be read afterwards. */
+/* Frees the contexts, figures and totals of a model, which must not be read afterwards. Frames,
+ * modules and names stay in memory. */
 void model_drop(struct model *model);
 /* Returns the frame with the members of `wanted`; creates it if needed and copies the label. A
  * frame of a call path is identified by address, module and exact_address, any other by kind and
@@ -332,18 +336,20 @@ struct model_frame *model_new_frame(struct model *model, const struct model_fram
 /* Returns the figures of a context for writing. A context that shares number 0 gets figures of its
  * own first. */
 struct model_figures *model_own_figures(struct model *model, struct model_context *context);
-/* Gives a context these figures, without the views. The context gets figures of its own; or it
- * shares the figures with number 0, if all given figures are 0 or unknown and equal to those. */
+/* Sets the totals and the occupancy of a context, but not its views. If all of them are 0 or
+ * unknown, and equal to the figures with number 0, the context shares these; otherwise it gets
+ * figures of its own. */
 void model_set_figures(struct model *model, struct model_context *context,
                        const struct model_figures *figures);
 /* Returns the figures with this number. */
 struct model_figures *model_figures_at(const struct model *model, size_t number);
 /* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, replaces
- * these ids by indices, and links the children. It also replaces recursive_from by an index;
- * WIRE_NONE if there is no such context. */
+ * these ids by indices, and links the children. Replaces recursive_from by an index, too, or by
+ * WIRE_NONE if there is no such context. Returns false and sets the failure if the tree is
+ * damaged. */
 bool model_link(struct model *model, struct cli_failure *failure);
-/* Like model_link, but for contexts that were added to a model whose first `from` are linked
- * already. */
+/* Like model_link, but for contexts that were added to a model of which the first `from` contexts
+ * are linked already. */
 bool model_link_more(struct model *model, size_t from, struct cli_failure *failure);
 /* Computes all totals; call it when all figures are set. A context that a page or a mark names gets
  * figures of its own, so that their number identifies the context. */
@@ -362,18 +368,18 @@ uint32_t model_find_context(const struct model *model, uint32_t id);
 void model_compute_totals(struct model *model, const bool *included);
 /* Returns a + b; WIRE_UNKNOWN if a or b is unknown, or if the sum overflows. */
 int64_t model_add(int64_t a, int64_t b);
-/* Returns the bin for a share of live blocks: <=6, <=12, <=25, <=50, <=75, <100, 100 %. The library
- * puts a page's OS pages into the same bins. */
+/* Returns the number of the bin for a share of live bytes. The bins are <=6, <=12, <=25, <=50,
+ * <=75, <100 and 100 percent. The library puts a page's OS pages into the same bins. */
 unsigned model_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Limits a value for sums that must not overflow, whatever a damaged dump says: returns 0 for
- * WIRE_UNKNOWN, and otherwise a value between -2^58 and 2^58. Even the bytes that a process
- * allocates in a year stay below these bounds. A sum of 31 such values fits into an int64_t. */
+ * WIRE_UNKNOWN, and otherwise a value between -2^58 and 2^58. A process that allocates 9 GB each
+ * second reaches this bound after a year. A sum of 31 such values fits into an int64_t. */
 int64_t model_tame(int64_t value);
 /* Returns a * b / c without overflow, limited as by model_tame; 0 if c is 0. */
 int64_t model_share(int64_t a, int64_t b, int64_t c);
-/* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. A label such
- * as [other callers] is charged with other paths, but not with their peaks. A partial context lacks
- * chunks. */
+/* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. The root and
+ * labels such as [other callers] are charged with chunks of other paths, but not with their peaks.
+ * A partial context lacks chunks. */
 int64_t model_peak(const struct model_context *context);
 /* For the loaders: sorts the counts of realloc by context, and adds up several counts of one
  * context. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model_store.c - stores frames, figures and totals, and stores equal ones of several contexts
- * once.
+ * model_store.c - stores frames, figures and totals. Contexts with equal ones share one copy.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 
 #define BLOCK_FIGURES 1024
 
-/* Totals that are sums over several contexts are stored in blocks of this many. */
+/* Totals that are not the figures of one context are stored in blocks of this many. */
 #define BLOCK_TOTALS 1024
 struct totals_block {
     struct totals_block *next;
@@ -21,12 +20,13 @@ struct totals_block {
 struct model_store {
     struct model_figures **figures; /* blocks of BLOCK_FIGURES */
     size_t figures_room;            /* capacity of `figures` */
-    /* the figures with number 0 are set; they are those of the first context that has only zeros
-     * and unknown figures */
+    /* The figures with number 0 are set. They are those of the first context that has only figures
+     * of 0 and unknown figures. */
     bool has_none;
     struct totals_block *totals; /* list of blocks; all but the first are full */
     size_t totals_used;          /* used elements of the first block */
-    /* the totals that were made last for a context whose figures contribute nothing */
+    /* the totals that begin_total made last for a context that contributes nothing; the next such
+     * context with equal figures shares them */
     struct model_totals *empty;
     struct model_frame **slots; /* hash table of the frames by their contents */
     size_t slot_count, slots_used;
@@ -199,15 +199,15 @@ static bool adds_nothing(const struct model_totals *totals, const struct model_t
     return true;
 }
 
-/* The state of a context's total. PARTS: how many contexts contribute to it (0, 1, or 2 for more).
- * OWN: no other context shares the struct. */
+/* The state of a context's total while totals are computed. PARTS: how many contexts contribute to
+ * it (0, 1, or 2 for more). OWN: no other context shares the struct, so it may be changed. */
 #define PARTS 3
 #define OWN 4
 
 static const struct model_totals no_totals;
 
-/* Starts a context's total with its own figures. If these contribute nothing, their peak is left
- * out of the peak of the subtree. */
+/* Starts a context's total with its own figures. If these contribute nothing, the peak of the
+ * subtree leaves out their peak. */
 static void begin_total(struct model *model, size_t index, bool counts, uint8_t *state) {
     struct model_store *store = model->store;
     struct model_context *context = &model->contexts[index];
@@ -225,8 +225,8 @@ static void begin_total(struct model *model, size_t index, bool counts, uint8_t 
     context->total = store->empty;
 }
 
-/* Adds a child's total to its parent's. If one of the two totals is empty, the parent shares the
- * other total. */
+/* Adds a child's total to its parent's. If one of the two totals adds nothing to the other, the
+ * parent shares the other one. */
 static void add_child(struct model_store *store, struct model_context *parent,
                       uint8_t *parent_state, const struct model_context *child,
                       uint8_t child_parts) {

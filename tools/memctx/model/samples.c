@@ -34,8 +34,9 @@ static uint32_t parent_id(const struct model *model, const struct model_context 
     return context->parent != WIRE_NONE ? model->contexts[context->parent].id : WIRE_NONE;
 }
 
-/* Returns the index of the context that has a row in an earlier look; WIRE_NONE: there is no such
- * context. The library may have removed it since, and given its id to another path. */
+/* Returns the index of the context that a row of an earlier look is about; WIRE_NONE: the context
+ * is gone. The library may have removed it and given its id to another path, so the parent and the
+ * address must be equal, too. */
 static uint32_t find_looked_at(const struct model *model, const struct samples_look_row *row) {
     uint32_t index = model_find_context(model, row->id);
     if (index == WIRE_NONE)
@@ -63,7 +64,8 @@ void samples_keep(struct samples_look *look, struct model *model) {
 }
 
 /* Fills in the contexts that a mark left out. Each held at most left_out.most_bytes at the mark, so
- * its growth since the mark is at least the computed growth. */
+ * its requested bytes have grown by at least the computed growth. How many chunks and allocations
+ * it had is not known; they are limited to the same number. */
 static void fill_left_out(struct sample *sample, const struct model *model,
                           const struct model_mark *mark) {
     int64_t most = model_tame(mark->left_out.most_bytes);
@@ -87,8 +89,8 @@ static int64_t sum_allocs(const struct sample *sample, const struct model *model
 }
 
 /* Returns the allocations of the process up to the mark. The mark has the exact sum of the contexts
- * that it left out, unless the counters were reset since then. Short-lived chunks are often most of
- * that sum. */
+ * that it left out, unless the counters were reset since then. This sum matters, because contexts
+ * of short-lived chunks hold little, but may make most allocations. */
 static int64_t allocs_at(const struct sample *sample, const struct model *model,
                          const struct model_mark *mark) {
     if (mark->left_out.contexts == 0 || mark->left_out.allocs == WIRE_UNKNOWN)

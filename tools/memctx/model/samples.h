@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * samples.h - collects the figures of contexts at several moments: at the marks, while memctx
- * watched, and now.
+ * samples.h - collects the figures of contexts at several moments: at the marks, at earlier looks
+ * of this command (doctor --watch), and now.
  */
 #ifndef MEMCTX_SAMPLES_H
 #define MEMCTX_SAMPLES_H
@@ -11,16 +11,16 @@
 
 struct sample_row {
     int64_t requested_bytes, live_chunks, allocs;
-    int64_t resident_bytes; /* only if sample.has_resident; marks do not have it */
+    int64_t resident_bytes; /* set only if sample.has_resident; marks do not have it */
 };
 
 struct sample {
     double uptime_s, slept_s;
     bool has_resident;
-    /* indexed by the number of a context's figures in the last model; zeros if the context did not
-     * exist yet */
+    /* indexed by the number of a context's figures in the last model; 0 if the context did not
+     * exist at that moment */
     struct sample_row *rows;
-    /* allocations of the process, those of contexts that a mark left out included */
+    /* allocations of the process, including those of contexts that a mark left out */
     int64_t allocs;
 };
 
@@ -49,9 +49,9 @@ struct samples {
 
 /* Keeps the figures of a model as a look, and takes its places over (mapped.h). */
 void samples_keep(struct samples_look *look, struct model *model);
-/* Makes samples of three kinds: the marks of `model` that have counters, the `earlier` looks at
- * the same process, and `model` itself. A context gets figures of its own in `model` if an
- * earlier look has figures for it. */
+/* Makes samples of three kinds: the marks of `model` that have their counters, the `earlier` looks
+ * at the process, and `model` itself. A context gets figures of its own in `model` if an earlier
+ * look has figures for it. */
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count);
 /* Returns how long the machine slept between an uptime of the target and the last sample, counted

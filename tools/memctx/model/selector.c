@@ -10,7 +10,7 @@ struct term {
     uint32_t id, frames; /* frames is 0 for a single context */
 };
 
-/* Reads the term at *text and moves *text behind it. False: there is no term. */
+/* Reads the term at *text, and moves *text behind it. Returns false if there is no valid term. */
 static bool take_term(const char **text, struct term *term) {
     uint64_t numbers[2] = {0, 0};
     unsigned count = 0;

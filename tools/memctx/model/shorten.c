@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shorten.c - shortens names of functions, step by step, while they are too long. */
+/* shorten.c - shortens names of functions step by step, as long as they are too long. */
 #include "model/shorten.h"
 
 #include <ctype.h>
@@ -28,8 +28,8 @@ static size_t operator_length(const char *start, const char *at) {
     return signs > 0 ? word + signs : 0;
 }
 
-/* Removes a return type that begins with "decltype(...)" or "decltype (...)": all up to the next
- * space outside of brackets. */
+/* Removes a return type "decltype(...)" or "decltype (...)": all up to the next space outside of
+ * brackets. */
 static void drop_decltype(char *name) {
     int parentheses = 0, arguments = 0;
     if (strncmp(name, "decltype(", 9) != 0 && strncmp(name, "decltype (", 10) != 0)
@@ -45,8 +45,8 @@ static void drop_decltype(char *name) {
     }
 }
 
-/* Replaces the text between < and > by "..."; removes it if it is shorter than that. Rust writes
- * "<Type as Trait>::method": the text in these brackets, which open the name, stays. */
+/* Replaces the text between < and > by "...", or removes it if it is shorter. Rust writes "<Type as
+ * Trait>::method": if a name begins with such brackets, the text in them stays. */
 static void drop_templates(char *name) {
     char *out = name;
     const char *at = name, *opened = name;
@@ -79,8 +79,8 @@ static void drop_templates(char *name) {
     *out = '\0';
 }
 
-/* Returns the end of the template arguments that begin at the '<' of `at`; NULL if they do not
- * end. *nested tells whether they have template arguments of their own. */
+/* Returns the end of the template arguments that begin at the '<' of `at`; NULL if they do not end.
+ * *nested receives whether they have template arguments of their own. */
 static char *end_of_arguments(const char *name, char *at, bool *nested) {
     int depth = 0;
     *nested = false;
@@ -98,8 +98,8 @@ static char *end_of_arguments(const char *name, char *at, bool *nested) {
     return NULL;
 }
 
-/* Replaces the parameters by "...". Parentheses in braces (lambdas), around namespaces and in
- * brackets that open the name stay. */
+/* Replaces the parameters by "...". Parentheses stay if they are in braces (lambdas), around a
+ * namespace, or in brackets with which the name begins. */
 static void drop_parameters(char *name) {
     static const char anonymous[] = "(anonymous namespace)";
     int braces = 0;
@@ -156,7 +156,7 @@ static void remove_part(char *name, const char *part) {
 }
 
 /* Replaces template arguments by "..." if they are long or nested; with `plain`, removes all of
- * them. Rust writes "<Type as Trait>::method": these brackets, which open the name, stay. */
+ * them. Brackets with which the name begins, as in Rust's "<Type as Trait>::method", stay. */
 static void replace_arguments(char *name, bool plain) {
     for (char *at = name; *at != '\0'; at++) {
         size_t length = operator_length(name, at);
@@ -186,9 +186,10 @@ static void replace_arguments(char *name, bool plain) {
     }
 }
 
-/* Returns the end of the parameters that begin at `at`, if they are those of a function around the
- * named one: "f(int)::Local::g(int)", "A::f() const::{lambda()#1}::operator()() const". Returns
- * NULL otherwise. */
+/* `at` is a parameter list. Returns its end, with a " const" behind it, if the list is that of an
+ * outer function, in which the named function is: "f(int)::Local::g(int)", "A::f()
+ * const::{lambda()#1}::operator()() const". Returns NULL if it is the list of the named
+ * function. */
 static char *end_of_outer_parameters(char *at) {
     static const char constant[] = " const";
     int depth = 0;
@@ -225,8 +226,8 @@ static char *find_parameters(char *name, char *at) {
     return NULL;
 }
 
-/* Removes each parameter list (find_parameters). The last list is that of the function itself: the
- * name ends before this list. */
+/* Removes the parameter lists of outer functions (end_of_outer_parameters), and ends the name
+ * before its own parameter list. */
 static void cut_parameters(char *name) {
     char *at = name;
     while ((at = find_parameters(name, at))) {
@@ -271,8 +272,8 @@ char *shorten_to_name(const char *name, bool plain) {
     remove_part(text, "__cxx11::");
     drop_decltype(text);
     drop_hash(text);
-    /* A C++ name with a return type has parameters. The name of JavaScript or Python code may have
-     * spaces, too: "JS:*resolve /srv/app.js:10:5". */
+    /* Only a name with parameters can have a return type. In a name without parameters, as of
+     * JavaScript or Python code, spaces have other meanings: "JS:*resolve /srv/app.js:10:5". */
     bool has_parameters = strchr(text, '(') != NULL;
     replace_arguments(text, plain);
     cut_parameters(text);

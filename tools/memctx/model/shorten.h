@@ -7,8 +7,9 @@
 
 #include <stdbool.h>
 
-/* Returns a name as it is if it is short. Otherwise removes template arguments ("vector<...>"),
- * then parameters ("f(...)"), then cuts the name, until it is short. The caller frees the text.
+/* Returns a copy of a name of at most 60 bytes. From a longer name, removes a return type
+ * "decltype(...)", then template arguments ("vector<...>"), then parameters ("f(...)"), until it
+ * has at most 60 bytes. Cuts a name that still has more than 100 bytes. The caller frees the text.
  * JSON always has the whole name. */
 char *shorten_function(const char *name);
 /* Returns the name of a function for use in a sentence: without parameters, return type, anonymous

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tails.c - a hash table of pairs of frames. */
+/* tails.c - stores the functions in a hash table, by pair of frames. */
 #include "model/tails.h"
 
 #include <stdlib.h>

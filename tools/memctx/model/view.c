@@ -101,8 +101,8 @@ static void add_weights(struct view *view, const struct model *model) {
                                ? view_key(&model->contexts[i].figures->self, view->sort)
                                : 0;
     }
-    /* The root's own peak is the peak of the whole process, so that peak is not added to the peaks
-     * of other contexts. */
+    /* The root's own peak is the peak of the whole process. Added to the peaks of other contexts,
+     * it would count their chunks twice. */
     if (view->sort == VIEW_SORT_PEAK && model->context_count > 1)
         view->weights[0] = 0;
     for (size_t i = model->context_count; i-- > 1;) {

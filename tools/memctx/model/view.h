@@ -2,8 +2,8 @@
 /*
  * view.h - chooses the contexts of a model that are shown, and their order.
  *
- * The weight of a node is the sum of the sort key over the contexts below it and itself; siblings
- * are sorted by falling weight. A node that weighs too little is hidden, but still counts in the
+ * The weight of a node is the sum of the sort key over the node and all contexts below it. Siblings
+ * are sorted by falling weight. A node of too little weight is hidden, but still counts in the
  * sums.
  */
 #ifndef MEMCTX_VIEW_H
@@ -45,8 +45,8 @@ struct view {
     int64_t threshold; /* contexts of less weight are hidden */
 };
 
-/* Returns the sort key for a word behind an option, such as --sort; another word is a usage error.
- */
+/* Returns the sort key that a word behind an option, such as --sort, names. For another word the
+ * command ends with a usage error. */
 enum view_sort view_parse_sort(const char *option, const char *word);
 /* Returns true if the key is a number of chunks or calls, not of bytes. */
 bool view_counts(enum view_sort sort);
@@ -55,22 +55,23 @@ const char *view_sort_word(enum view_sort sort);
 bool view_needs_pages(enum view_sort sort);
 /* Returns the figure of the sort key; 0 if it is unknown. */
 int64_t view_key(const struct model_totals *totals, enum view_sort sort);
-/* Makes a view. If the options have a site, the names must have been resolved. */
+/* Makes a view. With options->site, the model must have its names (names/symbols.h). */
 void view_make(struct view *view, const struct model *model, const struct view_options *options);
 /* Returns true if --site or --context chooses contexts. */
 bool view_chooses(const struct view_options *options);
-/* For messages about a --site that matches nothing: doctor and frag name the caller of a wrapper,
- * which is no site. */
+/* A hint for messages about a --site that matches nothing. doctor and frag name the caller of a
+ * wrapper of malloc, and the user may have taken that name for a site. */
 #define VIEW_SITE_HINT "a site is the function that calls malloc, often a wrapper such as xmalloc"
-/* Compiles a regular expression of the user; an invalid one is a usage error. */
+/* Compiles a regular expression of the user. If it is invalid, the command ends with a usage
+ * error. */
 void view_compile_site(regex_t *regex, const char *text);
-/* For an allocation site, a context with figures of its own: returns true if its frame matches by
- * function, inlined function, file:line or module, or if a function between the frame and malloc
- * matches. Returns false for any other context. */
+/* Returns true for an allocation site (a context with figures of its own) that matches: its frame
+ * by function, inlined function, file:line or module, or a function between the frame and malloc.
+ * Returns false for any other context. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
-/* Returns true if the frame matches by function, inlined function, file:line or module. Its context
- * need not be an allocation site. */
+/* Returns true if the frame matches by function, inlined function, file:line or module, whether its
+ * context is an allocation site or not. */
 bool view_matches_frame(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex);
 /* Returns true if a function between this frame and malloc matches (tails.h). */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* who.c - which functions of a call path tell a reader something, and their names as text. */
+/* who.c - decides which functions of a call path tell a reader something, and writes their
+ * names. */
 #include "model/who.h"
 
 #include <fnmatch.h>
@@ -14,19 +15,19 @@
 
 /* --- which functions mean something ---------------------------------------------------------- */
 
-/* The first pattern that matches a function's name decides its kind. Names have neither template
- * arguments nor parameters here. `via`: the word behind "via" for a function that is left out at
- * the inner end of a path. NULL: the word is the function's name, or the class of a member function
- * of the library. */
+/* The first pattern that matches a function's name decides its kind. Names are compared without
+ * template arguments and parameters. `via`: the word that who_write puts behind "via" if it leaves
+ * the function out at the inner end of a path. NULL: the word is the function's name, or the class
+ * of a member function of a library. */
 struct row {
     const char *pattern;
     enum who_kind kind;
     const char *via;
 };
 
-/* Functions of Rust's library: those of its containers, each with the container's name; then all
- * others. Names of Rust have no parameters. So core::run() is a function of a C++ program that has
- * a namespace `core`. */
+/* Functions of Rust's library. Functions of containers have the name of the container as `via`.
+ * Only names without a parameter list are searched here, as names of Rust are: core::run() is a
+ * function of a C++ program that has a namespace `core`. */
 static const struct row rust_functions[] = {
     {"alloc::vec::*", WHO_LIBRARY, "Vec"},
     {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
@@ -38,8 +39,8 @@ static const struct row rust_functions[] = {
     {"<alloc::string::*", WHO_LIBRARY, "String"},
     {"<str as *", WHO_LIBRARY, "String"},
     {"<&str as *", WHO_LIBRARY, "String"},
-    /* Only the core library implements its traits for built-in types, such as u64, i32, usize and
-     * f64, and for a reference to any type, &mut W. */
+    /* Only Rust's core library implements traits of core for built-in types (u64, i32, usize, f64)
+     * and for a reference to any type (&mut W). */
     {"<[iuf][0-9]* as core::*", WHO_LIBRARY, "core"},
     {"<[iu]size as core::*", WHO_LIBRARY, "core"},
     {"<&mut W as core::*", WHO_LIBRARY, "core"},
@@ -71,7 +72,7 @@ static const struct row rust_functions[] = {
     {"__rust_*", WHO_ALLOCATOR, "Box"},
     {"__rdl_*", WHO_ALLOCATOR, "Box"},
     {"__rg_*", WHO_ALLOCATOR, "Box"},
-    {"__rustc::*", WHO_ALLOCATOR, "Box"}, /* the same functions since Rust 1.87 */
+    {"__rustc::*", WHO_ALLOCATOR, "Box"}, /* the functions above since Rust 1.87 */
 };
 
 static const struct row functions[] = {
@@ -91,8 +92,8 @@ static const struct row functions[] = {
     {"_dl_*", WHO_RUNTIME, NULL},
     {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
     {"__restore_rt", WHO_RUNTIME, NULL},
-    /* C++: internal classes, each with the name of its container; then all other functions of the
-     * library. */
+    /* C++: internal classes, each with the name of its container as `via`; then all other functions
+     * of the library. */
     {"std::basic_string*", WHO_LIBRARY, "std::string"},
     {"std::to_string*", WHO_LIBRARY, "std::string"},
     {"std::operator+*", WHO_LIBRARY, "std::string"},
@@ -187,8 +188,8 @@ static const struct row functions[] = {
     {"execute_ex", WHO_INTERPRETER, NULL},
 };
 
-/* Libraries whose functions say nothing about the cause: WHO_LIBRARY, or WHO_RUNTIME if the
- * function has no name. */
+/* Libraries whose functions say nothing about the cause. If the tables above have no row for such a
+ * function, it is WHO_LIBRARY; without a name, it is WHO_RUNTIME. */
 static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
                                        "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
 
@@ -207,8 +208,8 @@ bool who_has_name(const struct model *model, struct who_step step) {
     return name_of(model, step) != NULL;
 }
 
-/* Returns the source file of an inlined function; NULL: the function is not inlined, or its file is
- * not known. */
+/* Returns the source file of an inlined function; NULL if the function is not inlined, or its file
+ * is not known. */
 static const char *file_of(const struct model *model, struct who_step step) {
     const struct model_names *names = names_of(model, step);
     return names && step.function > 0 ? names->functions[step.function].file : NULL;
@@ -219,10 +220,10 @@ static const char *module_of(const struct model *model, struct who_step step) {
     return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
 }
 
-/* Source files of the C, C++ and Rust libraries. An inlined function of these libraries may have a
- * name without a namespace, but the debug information names its file. Only inlined functions are
- * looked up here: without debug information about inlining, any function of the program may have
- * such a file. */
+/* Source files of the C, C++ and Rust libraries. An inlined function of a library may have a name
+ * without a namespace, but the debug information names its file. Only inlined functions are
+ * compared with this list: without debug information about inlining, the line of any function of
+ * the program may be in such a file. */
 static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
                                             "*/rustlib/src/rust/library/*", "/usr/include/bits/*",
                                             "/usr/include/*-linux-gnu/bits/*"};
@@ -329,8 +330,9 @@ static bool is_end(struct who_step step, struct who_step end) {
            (step.context == end.context && step.function == end.function);
 }
 
-/* True if a frame of the same module on this part of the path has a name. Code that was generated
- * at run time is in no module; for such code, a named frame of any module counts. */
+/* True if this part of the path has a frame of the step's module that has a name and is not
+ * WHO_RUNTIME. Code that was generated at run time is in no module; for such code, a frame of any
+ * module counts. */
 static bool has_named_neighbour(const struct model *model, const struct who_part *part,
                                 struct who_step step) {
     uint32_t module = model->contexts[step.context].frame->module;
@@ -367,8 +369,9 @@ bool who_means(const struct model *model, const struct who_part *part) {
     return find_shown(model, part) == WHO_MAIN;
 }
 
-/* True if a step is shown. `count`: how many functions further in are shown. If there are any, a
- * wrapper of malloc is shown like other functions, because it called more than malloc. */
+/* True if a step is shown. `count`: the number of functions that are shown farther in. If there is
+ * one, a wrapper of malloc is shown, too: it called that function, so it did more than call
+ * malloc. */
 static bool shows(const struct model *model, const struct who_part *part, struct who_step step,
                   enum who_kind shown, size_t count) {
     enum who_kind kind = kind_on(model, part, step);
@@ -377,7 +380,7 @@ static bool shows(const struct model *model, const struct who_part *part, struct
             step.function == part->from.function);
 }
 
-/* Returns the word that follows "via" for a left-out function. The caller frees it. */
+/* Returns the word behind "via" for a function that was left out. The caller frees it. */
 static char *write_via(const struct model *model, struct who_step step) {
     const char *name = name_of(model, step);
     const struct row *row = name ? row_of(name) : NULL;
@@ -413,7 +416,7 @@ static char *write_function(const struct model *model, struct who_step step, boo
     return text;
 }
 
-/* The text so far: functions, innermost first. */
+/* The text that was written so far: functions, innermost first. */
 struct written {
     char *text;
     size_t count, most;
@@ -446,6 +449,7 @@ static void write_tails(struct written *written, const struct model_tails *tails
                         enum who_kind shown, bool brief) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
         const struct model_names *names = tails->frames[i].names;
+        /* The inlined functions come first: the function with index 0 contains them. */
         for (uint32_t k = 1; names && k <= names->count && written->count < written->most; k++) {
             const struct model_function *function = &names->functions[k % names->count];
             char *text = function->name ? write_tail(function, shown, brief) : NULL;
@@ -455,8 +459,8 @@ static void write_tails(struct written *written, const struct model_tails *tails
     }
 }
 
-/* Writes the functions between malloc and a part of a path, if the part begins at the innermost
- * step of its context. */
+/* Writes the functions that ended in tail calls between a part of a path and malloc, if the part
+ * begins at the innermost step of its context. */
 static void write_tails_to_malloc(struct written *written, const struct model *model,
                                   const struct who_part *part, enum who_kind shown, bool brief) {
     uint32_t context = part->from.context;
@@ -465,9 +469,9 @@ static void write_tails_to_malloc(struct written *written, const struct model *m
         write_tails(written, tails_to_malloc(model, &model->contexts[context]), shown, brief);
 }
 
-/* Writes the functions of a part, up to the function of the step `last` or until there are enough.
- * Returns true if that function was written. *via becomes the word for functions that were left out
- * at the inner end. */
+/* Writes the functions of a part, innermost first, until the step `last` is reached or there are
+ * enough functions. Returns true if the function of `last` was written. *via becomes the word for
+ * functions that were left out at the inner end. */
 static bool write_part(struct written *written, const struct model *model,
                        const struct who_part *part, struct who_step last, char **via) {
     enum who_kind shown = find_shown(model, part);
@@ -510,7 +514,7 @@ static bool is_of_dependency(const char *file) {
     return false;
 }
 
-/* True if the reader can look the function up in a source of the program's own. */
+/* True if the function has a line in a source file that is the program's own. */
 static bool is_in_own_source(const struct model_function *function) {
     return function->line > 0 && !is_of_dependency(function->file);
 }
@@ -528,8 +532,8 @@ static bool is_programs_own(const struct model *model, struct who_step step) {
             !(names && is_of_dependency(names->functions[step.function].file)));
 }
 
-/* True if a step farther out on this part is in the interpreter's loop of this module, or in code
- * that was generated at run time. */
+/* True if this step, or one farther out on this part, is in the interpreter's loop of `module`, or
+ * in code that was generated at run time. */
 static bool is_interpreted(const struct model *model, const struct who_part *part,
                            struct who_step step, uint32_t module) {
     for (; !is_end(step, part->end); step = who_next(model, step)) {
@@ -541,8 +545,9 @@ static bool is_interpreted(const struct model *model, const struct who_part *par
     return false;
 }
 
-/* Finds a function of a module in C, with source lines, that a script called: it called back into
- * the interpreter to allocate. */
+/* Finds a function of a C module that has source lines, if a script called the module and the
+ * module called functions of the interpreter to allocate. The interpreter is the module of the
+ * innermost function that tells something. */
 static bool find_extension(const struct model *model, const struct who_part *part,
                            struct who_step *caller) {
     uint32_t inner = WIRE_NONE;
@@ -585,8 +590,8 @@ bool who_find_caller(const struct model *model, const struct who_part *part,
     return found;
 }
 
-/* Returns the text of the innermost of these functions that is in a source of the program's own;
- * NULL: none is. The others belong to the library, too. */
+/* Returns the text of the innermost of these functions that is in a source file of the program's
+ * own; NULL: there is none. All others are taken for functions of the library. */
 static char *write_own_tail(const struct model_tails *tails) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
         const struct model_names *names = tails->frames[i].names;
@@ -613,8 +618,7 @@ char *who_write_caller(const struct model *model, const struct who_part *part,
     return cli_clean_bytes(text ? text : write_function(model, caller, true));
 }
 
-/* If all functions that were written are in libraries, adds the function of the program that called
- * them. */
+/* Adds the caller that who_find_caller finds, unless it was written already. */
 static void write_caller(struct written *written, const struct model *model,
                          const struct who_part *part) {
     struct who_step caller;
@@ -651,8 +655,8 @@ int64_t who_count_to(const struct model *model, const struct who_part *part,
     return found ? (int64_t)written.count : 0;
 }
 
-/* Returns the innermost step of a part that who_write_short shows, if no tail call comes first; its
- * context is WIRE_NONE if none is shown. */
+/* Returns the innermost step of a part that is shown. If there is none, the step's context is
+ * WIRE_NONE. Does not look at functions that ended in tail calls. */
 static struct who_step find_first(const struct model *model, const struct who_part *part) {
     enum who_kind shown = find_shown(model, part);
     for (struct who_step at = part->from; !is_end(at, part->end); at = who_next(model, at))

@@ -168,7 +168,7 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
     return true;
 }
 
-/* Adds a context without figures. Copies `label`; `why` must stay valid. */
+/* Adds a context without figures. Copies `label`; takes `why` over. */
 static struct model_context *new_context(struct loader *loader, const struct wire_context *wire,
                                          char *label, char *why) {
     struct model *model = loader->model;
@@ -188,8 +188,8 @@ static struct model_context *new_context(struct loader *loader, const struct wir
                                       .placement = wire->placement,
                                       .flags = wire->flags & MODEL_FLAGS,
                                       .recursive_from = wire->recursive_from};
-    /* The root's peak is that of the whole process. That peak is unknown unless the root's record
-     * has sums. */
+    /* The root's peak is the peak of the whole process, and is unknown unless the root's record has
+     * sums. */
     if (model->context_count == 1)
         model_own_figures(model, context)->self.peak_requested_bytes = WIRE_UNKNOWN;
     return context;
@@ -352,8 +352,9 @@ static bool take_remote(struct loader *loader, struct records *records) {
     return true;
 }
 
-/* Makes the views of the model; they arrive in the order of the contexts. Thread 0 stands for all
- * threads that have exited; several heaps may belong to it, so their views are added up. */
+/* Makes the views of the model, in the order of the contexts, in which they arrived. Thread 0
+ * stands for all threads that have exited. Several heaps may belong to it, so their views are added
+ * up. */
 static void place_views(struct loader *loader) {
     struct model *model = loader->model;
     model->views = cli_alloc(loader->view_count, sizeof *model->views);
@@ -460,8 +461,8 @@ static bool take_note(struct loader *loader, struct records *records) {
 /* --- pages ----------------------------------------------------------------------------------- */
 
 /* Returns the index of a page's context. A context that was created after the contexts were read
- * counts as [unknown], which always has the index 1. If only some contexts are kept, returns
- * WIRE_NONE for a context that is not kept. */
+ * counts as [unknown], which always has the index 1. If the model has only some contexts
+ * (`partial`), returns WIRE_NONE for a context that it lacks. */
 static uint32_t page_context(const struct loader *loader, uint32_t id) {
     uint32_t index = model_find_context(loader->model, id);
     return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
@@ -473,8 +474,8 @@ static struct model_figures *figures_of(const struct loader *loader, uint32_t in
                              index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
 }
 
-/* Adds the page to the model. A record that continues the last page adds nothing. Returns false if
- * a record says that it continues a page, but the last page is another one. */
+/* Adds the page to the model. A record that continues the last page (`further`) adds nothing; its
+ * shares are added later. Returns false if it continues another page than the last one. */
 static bool keep_page(struct loader *loader, const struct wire_page *page) {
     struct model *model = loader->model;
     if (page->further) {
@@ -485,7 +486,7 @@ static bool keep_page(struct loader *loader, const struct wire_page *page) {
     model->pages = make_room(model->pages, &loader->page_room, model->page_count, sizeof *page);
     struct wire_page *kept = &model->pages[model->page_count++];
     *kept = *page;
-    model->shares = /* room even if no share follows, so that `shares` is not NULL */
+    model->shares = /* room even for no shares, so that `shares` is not NULL */
         make_room(model->shares, &loader->share_room, model->share_count, sizeof *model->shares);
     kept->first_share = (uint32_t)model->share_count;
     kept->share_count = 0;

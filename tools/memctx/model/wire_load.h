@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * wire_load.h - makes a model of the answers of a target, one answer after the other.
+ * wire_load.h - makes a model from the answers of a target, one answer after the other.
  *
- * Feed the answers in this order: the head (WIRE_DUMP_BEGIN); all pieces of the modules and the
- * contexts. Then call loader_link. Feed the other parts, and the last head (WIRE_DUMP_END). Then
- * call loader_finish. No answer is trusted: each answer is checked, and a damaged one is a failure
- * with a message.
+ * Take the answers in this order: the head (WIRE_DUMP_BEGIN); all pieces of the modules and of the
+ * contexts. Then call loader_link. Take all other parts, and the last head (WIRE_DUMP_END). Then
+ * call loader_finish. No answer is trusted: a function that finds an answer damaged returns false
+ * and sets loader->failure.
  */
 #ifndef MEMCTX_WIRE_LOAD_H
 #define MEMCTX_WIRE_LOAD_H
@@ -22,8 +22,8 @@ struct loader {
     struct model *model;
     struct cli_failure *failure;
     bool keep_pages;
-    /* Called for each context, with its sums (NULL: it has none); decides whether the model keeps
-     * the context. NULL: the model keeps all contexts. */
+    /* Is called for each context, with its sums (NULL: it has none), and decides whether the model
+     * keeps the context. NULL: the model keeps all contexts. */
     enum loader_visit {
         LOADER_KEEP,
         LOADER_DROP,
@@ -31,7 +31,7 @@ struct loader {
     } (*visit)(struct loader *loader, const struct wire_context *context,
                const struct wire_sums *sums, char *label);
     void *visit_argument;
-    /* the model has only some contexts; pages of all others count for model->left_out */
+    /* the model has only some contexts; pages of all other contexts count for model->left_out */
     bool partial;
     uint32_t contexts;         /* number of contexts that the head announced */
     struct wire_survey survey; /* sum over all pieces, with the uptime of the last piece */
@@ -47,15 +47,17 @@ struct loader {
     struct model_mark *mark; /* the mark whose entries are being read */
 };
 
-/* Begins a model of a target, which messages call `source`. */
+/* Begins a model of a target. Messages call the target `source`. */
 void loader_begin(struct loader *loader, struct model *model, const char *source,
                   struct cli_failure *failure);
-/* Takes an answer to WIRE_DUMP. Its ledger replaces the one of an earlier answer. */
+/* Takes an answer to WIRE_DUMP. After the first answer, only the ledger, `exact` and the number of
+ * contexts are taken. */
 bool loader_take_head(struct loader *loader, const void *bytes, size_t length);
 /* Takes an answer to WIRE_PIECE. Sets *next to the start of the next piece; 0: there is none. */
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
                        uint64_t *next);
-/* Checks that the modules of all frames exist. loader_link does this, too. */
+/* Checks that the modules of all frames exist, for callers that do not call loader_link, which also
+ * checks this. */
 bool loader_check_frames(struct loader *loader);
 bool loader_link(struct loader *loader);
 /* Computes figures and totals. `flags`: a sum of enum model_flags. */
