@@ -4,9 +4,9 @@
  *
  * Samples are visited callees before callers. A sample below a threshold is added to the sample of
  * its caller. So many small samples below one function become one sample that is large enough to
- * stay; a small sample among large ones moves further out. A search finds the smallest threshold
- * that leaves at most `limit` samples. (To move always the smallest sample, one after the other,
- * would bring most samples to the root, because inner functions seldom have large samples.)
+ * stay, and a small sample among large ones moves farther out. A search finds the smallest
+ * threshold that leaves at most `limit` samples. (Always moving the smallest sample would bring
+ * most samples to the root, because inner functions seldom have large samples.)
  */
 #include "formats/condense.h"
 
@@ -15,7 +15,7 @@
 
 struct condense {
     const struct model *model;
-    const uint64_t *weights; /* size of each context's sample; 0: no sample */
+    const uint64_t *weights; /* size of each context's sample (weigh_rows); 0: no sample */
     uint64_t *sums; /* each context's weight plus the weights that moved to it from callees */
 };
 

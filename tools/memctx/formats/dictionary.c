@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* The made-up mappings. Their names are in brackets, so that readers look for no file. The
- * addresses of labels have bit 62 set and bit 63 clear, like no address of a process on x86-64. */
+ * addresses of labels have bit 62 set and bit 63 clear; no address of a process on x86-64 has
+ * that. */
 #define LABELS_START ((uint64_t)1 << 62)
 #define LABELS_BYTES ((uint64_t)1 << 48)
 
@@ -18,7 +19,7 @@ static const struct model_module made_up_modules[MADE_UP_MAPPINGS] = {
 };
 
 struct dictionary_location {
-    uint64_t mapping, address, label; /* label: number of the string; 0: the location is a frame */
+    uint64_t mapping, address, label; /* label: number of the context's name; 0: a frame */
     uint64_t number;                  /* 0: the slot is free */
 };
 
@@ -54,9 +55,9 @@ static uint64_t put_build_id(struct dictionary *dict, const char *id) {
     return ++dict->attribute_count;
 }
 
-/* Writes a mapping. The field for the file offset is left out, because a module's range begins at
- * offset 0 of its file. In OTLP the build id is an attribute, to which the mapping refers by
- * number. */
+/* Writes a mapping, and returns its number. The field for the file offset is left out, because a
+ * module's range begins at offset 0 of its file. In OTLP the build id is an attribute, and the
+ * mapping has the attribute's number. */
 static uint64_t put_mapping(struct dictionary *dict, const struct model_module *module) {
     const struct dictionary_layout *layout = dict->layout;
     struct message *part = &dict->part;
@@ -71,7 +72,8 @@ static uint64_t put_mapping(struct dictionary *dict, const struct model_module *
     if (layout->mapping.build_id != 0)
         message_put_number(part, layout->mapping.build_id, dictionary_string(dict, id));
     message_put_number(part, layout->mapping.attribute_indices, attribute);
-    /* Claims that the profile already has functions, files, lines and inlined frames. */
+    /* Says that the profile already has functions, files, lines and inlined frames, so that readers
+     * look up none. */
     for (unsigned i = layout->mapping.first_claim; i <= layout->mapping.last_claim; i++)
         message_put_number(part, i, 1);
     message_put_message(&dict->body, layout->mappings, part);
@@ -134,8 +136,8 @@ static const char *label_of(const struct dictionary *dict, uint32_t index) {
     return index == 0 ? dict->root_name : profile_frames(dict->model, index, &count)->function;
 }
 
-/* Returns mapping and address of a context. The address of a frame is the address of its call, not
- * the return address, as in the profiles of other profilers. */
+/* Returns mapping and address of a context. For a frame this is an address in its call instruction,
+ * one byte before the return address, as in the profiles of other profilers. */
 static struct dictionary_location key_of(struct dictionary *dict, uint32_t index) {
     const struct model_context *context = &dict->model->contexts[index];
     if (context->frame->kind != WIRE_KIND_PATH) {
@@ -152,10 +154,10 @@ static struct dictionary_location key_of(struct dictionary *dict, uint32_t index
                                         .address = context->frame->address - (returns ? 1 : 0)};
 }
 
-/* True if pprof and Parca would cut the name wrongly. From a C++ name that equals the system name
- * they remove everything in () and in <>. That makes names shorter, but leaves "::clone" of
- * "<A as B>::clone", "void ::f" of "void (anonymous namespace)::f<int>(int)", and "T::operator" of
- * "T::operator()". Of a name with "->" they take the > for a bracket. */
+/* True if pprof and Parca would cut the name wrongly. If a function's name equals its system name,
+ * they remove everything in () and in <> from it. That makes C++ names shorter, but leaves
+ * "::clone" of "<A as B>::clone", "void ::f" of "void (anonymous namespace)::f<int>(int)", and
+ * "T::operator" of "T::operator()". In a name with "->", they take the > for a bracket. */
 static bool is_cut_wrongly(const char *name) {
     int depth = 0;
     for (const char *at = name; *at && depth >= 0; at++) {
@@ -189,8 +191,8 @@ static void put_line(struct dictionary *dict, const char *name, const char *file
     message_put_message(&dict->location, layout->location.line, part);
 }
 
-/* Returns the slot of a location. A new location gets a number, and all but its lines is written;
- * the caller then writes the lines and calls end_location. */
+/* Returns the slot of a location. If the location is new (*fresh), it gets a number, and all its
+ * fields but the lines are written; the caller then writes the lines and calls end_location. */
 static struct dictionary_location *
 begin_location(struct dictionary *dict, const struct dictionary_location *key, bool *fresh) {
     make_room_for_location(dict);
@@ -237,8 +239,8 @@ static uint64_t location_number(struct dictionary *dict, uint32_t index) {
     return *number;
 }
 
-/* Appends the locations of functions that ended in tail calls to `numbers`, the locations of a
- * sample. */
+/* Appends the numbers of the locations of functions that ended in tail calls to `numbers`, the
+ * locations of a sample. */
 static void put_tails(struct dictionary *dict, const struct model_tails *tails, uint32_t index,
                       struct message *numbers) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
@@ -259,8 +261,8 @@ static void put_tails(struct dictionary *dict, const struct model_tails *tails, 
 
 void dictionary_put_path(struct dictionary *dict, uint32_t index, struct message *numbers) {
     const struct model_context *contexts = dict->model->contexts;
-    /* A merged sample also has allocations of paths below its context, so no tail call to malloc
-     * belongs to it. */
+    /* A sample to which samples of inner contexts were added also has their allocations, so no tail
+     * call from its own frame to malloc belongs to it. */
     if (!dict->merged || contexts[index].first_child == WIRE_NONE)
         put_tails(dict, tails_to_malloc(dict->model, &contexts[index]), index, numbers);
     for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {

@@ -3,9 +3,9 @@
  * emit.c - writes a model as JSON, schema memctx/1.
  *
  * The output is one object. Each context, module and mark is one line, so that files can be
- * compared line by line. In a snapshot file the object has more keys: the counters of the marks and
- * the kernel's map of the process. Other output lacks them, because the command can ask a live
- * process for them.
+ * compared line by line. In a snapshot file the object has more keys: the counters of the marks,
+ * the notes and the pages. Other output lacks them, because the command can ask a live process for
+ * them.
  */
 #include "formats/emit.h"
 
@@ -125,8 +125,8 @@ static void write_threads(struct json_writer *json, const struct model *model,
     json_put_close(json, '}');
 }
 
-/* Writes the functions of a recursive context's loop (folding): names, or addresses where there is
- * no name. */
+/* Writes the functions of a recursive context's loop (model/folding.h): names, or addresses where
+ * there is no name. */
 static void write_loop(struct json_writer *json, const struct model *model,
                        const struct model_context *context, bool names) {
     uint32_t loop[MODEL_LEVELS_MAX];
@@ -255,10 +255,11 @@ static void write_modules(struct json_writer *json, const struct model *model, b
     json_put_close(json, ']');
 }
 
-/* Writes a page as a list of numbers, because a dump may have very many pages. The numbers have the
- * order of struct wire_page: start, bytes, touched, alive, resident, id of the context or null,
- * block, live, capacity, tid, oldest and newest age, kind, state, apart, spare units, OS pages by
- * share of live bytes, empty OS pages, then the context and live blocks of each share. */
+/* Writes a page as a list of numbers, because a dump may have very many pages. The numbers, most of
+ * them fields of struct wire_page, are in this order: start, bytes, touched bytes, live bytes,
+ * resident bytes, id of the context or null, block bytes, live blocks, capacity, tid, oldest age,
+ * newest age, kind, state, apart, spare units, the OS pages by share of live bytes, the empty OS
+ * pages, then context id and live blocks of each share. */
 static void write_page(struct json_writer *json, const struct model *model,
                        const struct wire_page *page) {
     json_put_newline(json);
@@ -317,7 +318,7 @@ static void write_remotes(struct json_writer *json, const struct model *model) {
     json_put_close(json, ']');
 }
 
-/* Writes the counts of realloc of all contexts that have some. */
+/* Writes the counts of realloc of each context that is written and resized chunks. */
 static void write_resizes(struct json_writer *json, const struct model *model,
                           const struct model_write_options *options) {
     json_put_newline(json);

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "model/model.h"
 
-/* Writes the model; if the options choose contexts, only these. */
+/* Writes the model as one object. If the options choose contexts (`shown`), writes only these. */
 void emit_json(const struct model *model, FILE *file, const struct model_write_options *options);
 /* Writes the figures as an object under the key `key`. */
 void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals);

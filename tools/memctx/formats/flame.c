@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* flame.c - call paths merged by function name, drawn as boxes. */
+/* flame.c - merges call paths by function names, and draws them as boxes. */
 #include "formats/flame.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 
 #define WIDTH 1200.0
 #define MARGIN 10.0
-/* Most boxes above one another. Frames of a damaged snapshot may have very many inlined functions,
- * and boxes are drawn recursively. */
+/* The most boxes above one another. Boxes are drawn recursively, and frames of a damaged snapshot
+ * may have very many inlined functions. */
 #define LEVELS_MAX 8192U
 #define BOX_HEIGHT 17.0
 #define HEAD_HEIGHT 46.0
@@ -34,7 +34,7 @@ struct drawing {
     const char *unit;
 };
 
-/* All boxes, in a hash table by parent and name: a box may have very many children. */
+/* All boxes, in a hash table by parent and name, because a box may have very many children. */
 struct boxes {
     struct box **slots; /* NULL: the slot is free */
     size_t count, mask;
@@ -137,13 +137,13 @@ static unsigned levels_of(const struct box *box, int64_t narrowest) {
     return most + 1;
 }
 
-/* Returns the bytes of the letter at `text`. A byte that is not UTF-8 counts as a letter. */
+/* Returns how many bytes the letter at `text` has. A byte that is not UTF-8 counts as a letter. */
 static size_t letter_bytes(const char *text) {
     size_t bytes = json_utf8_length(text);
     return bytes > 0 ? bytes : 1;
 }
 
-/* Returns the bytes of the first letters of a text. */
+/* Returns how many bytes the first `letters` letters of a text have. */
 static size_t bytes_of(const char *text, size_t letters) {
     const char *at = text;
     while (letters-- > 0 && *at != '\0')

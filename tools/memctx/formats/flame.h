@@ -2,9 +2,10 @@
 /*
  * flame.h - writes a flame graph of one figure as an SVG file that needs no other file.
  *
- * After B. Gregg's flame graphs. Each function on a call path is a box above its caller; its width
- * is its share of the figure. Functions with equal names above equal callers share one box. A box
- * narrower than a tenth of a pixel is not drawn, but its figure is part of its caller's width.
+ * The picture is a flame graph as B. Gregg defined it. Each function on a call path is a box above
+ * its caller, as wide as its share of the figure. Functions with equal names above one caller share
+ * one box. A box narrower than a tenth of a pixel is not drawn, but its figure is part of its
+ * caller's width.
  */
 #ifndef MEMCTX_FLAME_H
 #define MEMCTX_FLAME_H

@@ -45,7 +45,8 @@ static const struct dictionary_layout layout = {
     .function = {.name = 1, .system_name = 2, .file = 3},
 };
 
-/* The figures of pages come last, as in enum values_type (values_count). */
+/* The order of the profiles. The figures of pages come last: a model without pages gets the first
+ * values_count profiles. */
 static const enum values_type order[TYPES] = {
     TYPE_INUSE_SPACE, TYPE_INUSE_OBJECTS, TYPE_ALLOC_SPACE, TYPE_ALLOC_OBJECTS, TYPE_RESERVED,
     TYPE_WASTE,       TYPE_HOLES,         TYPE_PINNED,      TYPE_RESIDENT,
@@ -66,12 +67,12 @@ static void put_empty_elements(struct message *body) {
     message_free(&link);
 }
 
-/* The stacks of the dictionary. The format requires that elements differ. So contexts with equal
- * names below one caller, which have equal locations, share one stack, and their figures are added
- * up. */
+/* The stacks of the dictionary. The format requires that no two stacks are equal. Contexts with
+ * equal names below one caller have equal locations, so they share a stack, and their figures are
+ * added up. */
 struct stacks {
     struct stack {
-        /* place of the stack's locations in `numbers`; length 0: the stack has none */
+        /* place of the stack's locations in `numbers`, in bytes; length 0: it has none */
         size_t start, length;
         int64_t sums[TYPES];
     } * list; /* list[N]: the stack with number N, from 1 on */
@@ -81,8 +82,8 @@ struct stacks {
     struct message numbers;
 };
 
-/* Returns the stack whose locations are the bytes of stacks->numbers from `start` to the end. A new
- * stack gets the next number, and *fresh is set. */
+/* Returns the stack with the locations that stacks->numbers has from byte `start` on. A new stack
+ * gets the next number, and *fresh is set. */
 static struct stack *find_stack(struct stacks *stacks, size_t start, bool *fresh) {
     const unsigned char *bytes = stacks->numbers.bytes + start;
     size_t length = stacks->numbers.length - start;
@@ -143,9 +144,9 @@ static void put_value_type(struct message *message, unsigned field, uint64_t typ
     message_free(&part);
 }
 
-/* Writes time and duration of a profile. With an earlier state (options->before), all figures are
- * changes since that state. Otherwise allocations are counted since the start of the process, and
- * live chunks are the state of one moment, which has no duration. */
+/* Writes the time and the duration of a profile. With an earlier state (options->before), all
+ * figures are changes since that state. Without one, allocations are counts since the start of the
+ * process, and live chunks are those of one moment, so their profile has no duration. */
 static void put_time(struct message *profile, enum values_type type, const struct model *model,
                      const struct profile_values *options) {
     bool sums = type == TYPE_ALLOC_SPACE || type == TYPE_ALLOC_OBJECTS;
@@ -158,7 +159,7 @@ static void put_time(struct message *profile, enum values_type type, const struc
     message_put_number(profile, PROFILE_DURATION_NS, span_ns);
 }
 
-/* Writes a random id, by which a receiver recognises a profile that it gets twice. */
+/* Writes a random id, by which a receiver recognises a profile that arrives twice. */
 static void put_id(struct message *profile) {
     unsigned char id[16];
     if (getrandom(id, sizeof id, GRND_NONBLOCK) == sizeof id)

@@ -76,8 +76,8 @@ static void put_samples(struct dictionary *dict, const struct profile_values *op
     free(rows);
 }
 
-/* Writes a duration only with `before`, because live memory without it is the state of one moment.
- */
+/* Writes a duration only with options->before: live memory without an earlier state is that of one
+ * moment. */
 void profile_write_pprof(const struct model *model, FILE *file,
                          const struct profile_values *options) {
     struct dictionary dict;

@@ -13,10 +13,12 @@
 
 /* --- paths ----------------------------------------------------------------------------------- */
 
+/* The path that profile_path, profile_frames or profile_tail_frames returned last, and made-up
+ * names. */
 static struct {
     struct profile_frame *frames;
     size_t count, capacity;
-    char **names; /* made-up names, by index of the context; NULL: not made yet */
+    char **names; /* text of each context's frame without a name; NULL: not made yet */
     const struct model *model;
 } path;
 
@@ -356,8 +358,8 @@ static void heaptrack_instruction(const struct model *model, const struct model_
 
 #define HEAPTRACK_CHUNKS_MAX (1UL << 31) /* a file of some 16 GiB */
 
-/* heaptrack numbers instructions and trace nodes in the order of their lines, from 1 on. Here an
- * instruction is written for each node, so both have equal numbers. */
+/* heaptrack numbers instructions and trace nodes in the order of their lines, from 1 on. Here each
+ * node gets an instruction of its own, so both have the same number. */
 struct heaptrack {
     const struct model *model;
     struct profile_numbers strings;
@@ -373,8 +375,8 @@ static uint32_t heaptrack_node(struct heaptrack *heaptrack, const struct model_f
     return heaptrack->count;
 }
 
-/* Writes trace nodes for functions that ended in tail calls, below the node `parent`. Returns the
- * number of the innermost node. */
+/* Writes trace nodes for functions that ended in tail calls, from the node `parent` inwards.
+ * Returns the number of the innermost node. */
 static uint32_t heaptrack_tails(struct heaptrack *heaptrack, const struct model_tails *tails,
                                 uint32_t context, uint32_t parent) {
     for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {
@@ -386,8 +388,8 @@ static uint32_t heaptrack_tails(struct heaptrack *heaptrack, const struct model_
     return parent;
 }
 
-/* Writes the live chunks of a context, with equal sizes, because sizes of single chunks are not
- * known. */
+/* Writes the live chunks of a context with its mean size, because the sizes of single chunks are
+ * not known. Some chunks get one byte more, so that the sum is exact. */
 static void heaptrack_chunks(struct heaptrack *heaptrack, const struct model_totals *self,
                              uint32_t node, uint32_t *infos) {
     int64_t chunks = self->live_chunks, bytes = self->requested_bytes;

@@ -13,7 +13,8 @@
 #include "model/memory.h"
 #include "model/shorten.h"
 
-/* the foot prints the share of full call paths if it is below this many thousandths */
+/* The foot prints the share of full call paths if it is below this many thousandths. If paths were
+ * merged, it prints any share below 1000. */
 #define FULL_ENOUGH 990
 
 bool render_wants_color(void) {
@@ -112,7 +113,8 @@ static void print_context(const struct model *model, uint32_t index, const char 
     print_figures(totals, options);
 }
 
-/* Prints a line for each of the user's marks, and a single line for all marks of MEMCTX_MARKS. */
+/* Prints a line for each of the user's marks, and a single line for all marks of MEMCTX_MARKS. A
+ * recording has its moments as marks; they get a single line, too. */
 static void print_marks(const struct model *model) {
     const struct model_mark *first = NULL, *last = NULL;
     size_t kept = 0;
@@ -214,8 +216,8 @@ static bool is_shown(const struct tree *tree, uint32_t index) {
            tree->view->weights[index] >= tree->view->threshold;
 }
 
-/* Counts a context and all below it. If the user chose contexts, counts only those of them that
- * have figures. */
+/* Counts a context and all contexts below it. If the user chose contexts, counts only chosen
+ * contexts that have figures of their own. */
 static size_t count_below(const struct tree *tree, uint32_t index) {
     const struct model_context *contexts = tree->model->contexts;
     const bool *included = tree->view->included;
@@ -226,8 +228,8 @@ static size_t count_below(const struct tree *tree, uint32_t index) {
     return count;
 }
 
-/* Prints one line for all hidden children of a node. Children of weight 0, whose chunks were all
- * freed, are not counted. */
+/* Prints one line for all hidden children of a node. Children of weight 0 are not counted: all
+ * their chunks were freed. */
 static void print_hidden(const struct tree *tree, const uint32_t *children, size_t count,
                          int indent) {
     size_t contexts = 0;
@@ -253,8 +255,9 @@ static void print_hidden(const struct tree *tree, const uint32_t *children, size
     putchar('\n');
 }
 
-/* Returns true if a node has no figures of its own and only one shown child. Its line is printed
- * without figures, above the child's line and with the child's indentation. */
+/* Returns true if a node has no figures of its own, and only one child that is shown or has a
+ * weight. The node's line is printed without figures, above the child's line and with the child's
+ * indentation. */
 static bool is_step(const struct tree *tree, uint32_t index, const uint32_t *children,
                     size_t count) {
     bool included = !tree->view->included || tree->view->included[index];
@@ -351,7 +354,8 @@ void render_flat(const struct model *model, const struct view *view,
 
 /* --- the foot ---------------------------------------------------------------------------- */
 
-/* Returns a share in tenths of a percent, rounded down, so that 100.0 % means the whole. */
+/* Returns a share in thousandths, rounded down, so that only the whole is 100.0 %. If a figure is
+ * unknown, returns 1000. */
 static int64_t permille(int64_t part, int64_t whole) {
     return part == WIRE_UNKNOWN || whole == WIRE_UNKNOWN || whole <= 0 || part >= whole
                ? 1000
@@ -366,8 +370,8 @@ static void print_folding(const struct model *model, const struct render_options
     int64_t bytes = permille(shares.full_bytes, model->totals.requested_bytes);
     int64_t allocs = permille(shares.full_allocs, model->totals.allocs);
     bool merged = shares.merged_bytes != 0 || shares.merged_allocs != 0;
-    /* Small shares are not printed: in any program a few of the loader's allocations have the path
-     * [no unwind information]. */
+    /* Without merged paths, a small missing share is not printed: in any program, a few allocations
+     * of the loader have the path [no unwind information]. */
     if ((merged && (bytes < 1000 || allocs < 1000)) || bytes < FULL_ENOUGH ||
         allocs < FULL_ENOUGH) {
         printf("full call paths: %" PRId64 ".%" PRId64 " %% of live bytes, %" PRId64 ".%" PRId64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * render.h - writes a model as text: a tree or a list, with the wording of PostgreSQL's dumps of
- * memory contexts.
+ * render.h - writes a model as text: a tree or a list, in the words of PostgreSQL's dumps of memory
+ * contexts.
  */
 #ifndef MEMCTX_RENDER_H
 #define MEMCTX_RENDER_H
@@ -24,11 +24,12 @@ struct render_options {
     int64_t limit;  /* list: contexts shown; 0: all */
 };
 
-/* Returns true if standard output is a terminal and NO_COLOR is not set. */
+/* Returns true if standard output is a terminal, NO_COLOR is empty or not set, and TERM is not
+ * "dumb". */
 bool render_wants_color(void);
 /* Writes a number of bytes into `text`, or "?" for WIRE_UNKNOWN. Returns `text`. */
 char *render_bytes(char *text, int64_t bytes, bool human);
-/* Returns the "s" of a noun behind a number, "" behind 1 and -1. */
+/* Returns the plural "s" for a noun behind a number: "" for 1 and -1. */
 const char *render_plural(int64_t count);
 /* Prints the head of a text dump: the process, its resident set, its marks. */
 void render_head(const struct model *model, const struct render_options *options);

@@ -7,11 +7,12 @@
 
 #include "model/folding.h"
 
-/* Indices of contexts, or WIRE_NONE. A site is a context below [other callers]. */
+/* The lists have indices of contexts, or WIRE_NONE. Here a *site* is a context below [other
+ * callers]: a function to which the library merged call paths. */
 struct match {
     const struct model *model, *before;
-    uint32_t *then;   /* then[context]: the same path in `before` */
-    uint32_t *now;    /* now[context of `before`]: the same path in `model` */
+    uint32_t *then;   /* then[context]: the context of `before` with an equal path */
+    uint32_t *now;    /* now[context of `before`]: the context of `model` with an equal path */
     uint32_t *others; /* others[context]: its child [other callers] */
     uint32_t *above;  /* above[site]: the parent of the site's [other callers] */
     uint32_t *sites;  /* a hash table of the sites */
@@ -50,7 +51,8 @@ static void match_paths(struct match *match) {
 
 /* --- sites ----------------------------------------------------------------------------------- */
 
-/* Returns the frame of the function that called the context's one; NULL: the tree has none. */
+/* Returns the frame of the function that called the context's function; NULL: the tree does not
+ * have it. */
 static const struct model_frame *caller_of(const struct model *model, uint32_t index) {
     uint32_t parent = model->contexts[index].parent;
     const struct model_frame *frame = parent != WIRE_NONE ? model->contexts[parent].frame : NULL;
@@ -107,7 +109,8 @@ static bool counts_less(const int64_t *row, const int64_t *old) {
            row[TYPE_ALLOC_SPACE] < old[TYPE_ALLOC_SPACE];
 }
 
-/* Moves as much of the counts `left` as the row has from both. */
+/* Subtracts the counts of allocations in `left` from the row, but no more than the row has, and
+ * subtracts from `left` what the row gave. */
 static void take_counts(int64_t *row, int64_t *left) {
     for (size_t k = 0; k < TYPES; k++) {
         int64_t most = is_count(k) && row[k] > 0 ? row[k] : 0;
@@ -119,8 +122,9 @@ static void take_counts(int64_t *row, int64_t *left) {
     }
 }
 
-/* Subtracts the counts of allocations of context `was` of the earlier state, which the library has
- * moved to a site below an ancestor; if it had no room for a site, to [other callers] itself. */
+/* Subtracts the counts of allocations of context `was` of the earlier state. The library has moved
+ * these counts to a site below an ancestor, or, if it had no room for a site, to [other callers]
+ * itself. */
 static void subtract_moved(const struct match *match, uint32_t was, int64_t (*rows)[TYPES],
                            const int64_t *old) {
     const struct model *before = match->before;
@@ -151,7 +155,8 @@ static void subtract_gone(const struct match *match, uint32_t was, int64_t (*row
             rows[match->now[at]][k] = model_tame(rows[match->now[at]][k]) - old[k];
 }
 
-/* Returns true if some counters were reset between the states: otherwise no count falls. */
+/* Returns true if counters were reset between the states: without a reset, the sum of all counts of
+ * allocations never falls. */
 static bool was_reset(const struct match *match, int64_t (*rows)[TYPES],
                       const int64_t (*old)[TYPES]) {
     uint64_t sums[2] = {0};
@@ -180,7 +185,7 @@ void subtract_rows(const struct model *model, const struct model *before, int64_
         uint32_t was = match.then[i];
         if (was == WIRE_NONE)
             continue;
-        /* The counts of a path that was evicted and came back began again at 0. */
+        /* A path that was evicted and came back counts from 0 again. */
         bool again = counts_less(rows[i], old[was]);
         moved[was] = again && (model->contexts[i].flags & WIRE_CONTEXT_LATE);
         for (size_t k = 0; k < TYPES; k++)

@@ -23,15 +23,15 @@ enum values_type {
 
 /* Name and unit of each type. */
 extern const char *const values_types[TYPES][2];
-/* Returns how many of the types a profile has, from the first on. A model without pages, as that of
- * a recording, has only those in front of TYPE_RESERVED. */
+/* Returns how many types a profile has, counted from the first. A model without pages, as of a
+ * recording, has only the types before TYPE_RESERVED. */
 size_t values_count(const struct model *model);
 
-/* Returns a row for each context, by its index; the caller frees the rows. A row of zeros is no
- * sample. Sets *merged if small samples were added to the root's row. */
+/* Returns a row of figures for each context, by its index; the caller frees the rows. A context
+ * with a row of zeros has no sample. Sets *merged if small samples were added to the root's row. */
 int64_t (*values_make(const struct model *model, const struct profile_values *options,
                       bool *merged))[TYPES];
-/* Returns whether a row has anything but zeros. */
+/* Returns true if a row has a figure that is not 0. */
 bool values_is_sample(const int64_t *row);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "base/terminal.h"
 
-/* Returns the columns that some bytes of UTF-8 take. */
+/* Returns how many columns some bytes of UTF-8 take. */
 static unsigned count_columns(const char *text, size_t bytes) {
     unsigned columns = 0;
     for (size_t i = 0; i < bytes; i++)
@@ -27,7 +27,8 @@ static bool is_unit(const char *word) {
     return false;
 }
 
-/* Returns the bytes up to the next space at which a line may end. */
+/* Returns how many bytes there are up to the next space at which a line may end: not one between a
+ * number and its unit. */
 static size_t next_length(const char *text) {
     size_t length = strcspn(text, " ");
     while (length > 0 && text[length] == ' ' && isdigit((unsigned char)text[length - 1]) &&

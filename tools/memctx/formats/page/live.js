@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The live page of memctx serve: figures of each look, the time axis, kept moments; and the list of
-   processes. The page sends GET requests only. */
+/* The live page of memctx serve: the figures that the server sends, the time axis and the kept
+   moments of one process, or the list of all processes. The page sends GET requests only. */
 "use strict";
 (() => {
   const BANDS = 8,

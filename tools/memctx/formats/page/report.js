@@ -141,7 +141,7 @@ const makeReport = (data, kept = null) => {
   let metric = METRICS[0];
   const totals = new Map();
   const totalOf = (wanted) => {
-    // cleared when another thread is chosen
+    // setThread clears `totals`
     if (totals.has(wanted.id)) return totals.get(wanted.id);
     const sums = new Float64Array(count);
     for (let i = 0; i < count; i++) sums[i] = Math.max(0, wanted.of(i));
@@ -606,6 +606,7 @@ const makeReport = (data, kept = null) => {
 
   const KINDS = {1: "its own", 2: "mixed", 3: "large chunk"},
     STATES = ["current", "full", "with free blocks"];
+  // The numbers of a cell are in the order of write_cell (report_data.c).
   const decode = (cells) => {
     let at = 0;
     return cells.map((one) => {
