@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * answer.h - the child process that reads a module's symbols sends the names through a pipe.
+ * answer.h - the format in which a child process, which reads a module's symbols, sends the names
+ * to its parent through a pipe.
  *
- * An answer begins with one byte of enum symbols_source. For each address of the request, it has
+ * An answer begins with one byte, an enum symbols_source. For each address of the request, it has
  * the functions, inlined ones included, and an end mark. For each pair of frames in the request, it
- * has the number of tail frames between the two (functions that ended in a tail call), then the
- * address and the functions of each tail frame, innermost first.
+ * has the number of functions between the two that ended in a tail call (tail frames). The address
+ * and the functions of each tail frame follow, innermost first.
  */
 #ifndef MEMCTX_ANSWER_H
 #define MEMCTX_ANSWER_H
@@ -28,17 +29,20 @@ enum symbols_source {
     SYMBOLS_SOURCES,
 };
 
-/* Writes one function of an address, in the order of the request. `name` and `file` may be NULL. */
+/* Writes one function of an address. Call it for the functions of an address in the order of struct
+ * model_names, and for the addresses in the order of the request. `name` and `file` may be NULL. */
 void answer_put_function(FILE *answer, const char *name, const char *file, int64_t line);
 /* Ends the functions of one address. */
 void answer_put_end(FILE *answer);
 
-#define ANSWER_TAILS_MAX 16 /* most tail frames of one pair */
+#define ANSWER_TAILS_MAX 16 /* the most tail frames of one pair */
+/* Writes the number of tail frames of a pair, at most ANSWER_TAILS_MAX. */
 void answer_put_tails(FILE *answer, size_t count);
-/* Writes the module of a tail frame, and the address behind its tail call in the module's file. The
- * functions of the tail frame must follow. */
+/* Writes the number of a tail frame's module, and the address behind its tail call in the module's
+ * file. The functions of the tail frame must follow. */
 void answer_put_address(FILE *answer, uint32_t module, uint64_t address);
-/* Return false if the stream is damaged or has ended. */
+/* Read what answer_put_tails and answer_put_address wrote. Return false if the stream is damaged or
+ * has ended. */
 bool answer_get_tails(FILE *answer, size_t *count);
 bool answer_get_address(FILE *answer, uint32_t *module, uint64_t *address);
 

@@ -2,8 +2,8 @@
 /*
  * call_graph.c - reads the call sites of functions from DWARF.
  *
- * The target of a call through a register is unknown. A function of another module has a node with
- * its name; graph_resolve finds the function when a search comes to it.
+ * The target of a call through a register is unknown. A function of another module gets a node with
+ * only its name; graph_resolve finds the function when a search needs it.
  */
 #include "names/call_graph.h"
 
@@ -14,11 +14,11 @@
 
 #include "base/cli.h"
 
-#define SITES_MAX 4096 /* most call sites of one function */
+#define SITES_MAX 4096 /* the most call sites of one function */
 #define LEVELS_MAX 64
-#define ORIGINS_MAX 8 /* most steps from a function to its declaration */
+#define ORIGINS_MAX 8 /* the most steps from a function to its declaration */
 
-/* A function, and the declaration or the abstract function that it is an instance of. */
+/* A function, and the DIE of the declaration or abstract function that it is an instance of. */
 struct instance {
     const void *origin;
     const struct range *function;
@@ -69,8 +69,8 @@ static void hash_symbols(struct graph_module *module) {
         const struct range *symbol = &symbols->items[i];
         size_t length = name_length(symbol->name);
         bool is_old = symbol->name[length] == '@' && symbol->name[length + 1] != '@';
-        /* Local symbols may share a name. Old versions are for programs that were linked long ago.
-         */
+        /* Local symbols (rank 0) may share a name. Old versions of a symbol are only for programs
+         * that were linked long ago. */
         if (symbol->rank >= 1 && !is_old)
             *find_symbol_slot(module, symbol->name, length) = symbol;
     }
@@ -93,7 +93,7 @@ static const char **find_libc_slot(const struct graph_module *module, const char
 }
 
 /* Makes the table of the names that the module takes from the C library: undefined symbols with a
- * version of glibc, which the linker writes into the symbol table. */
+ * version of glibc. The linker writes this version into the symbol table. */
 static void hash_libc(struct graph_module *module) {
     int count = dwfl_module_getsymtab(module->names->module);
     size_t slots = slots_for(count > 0 ? (size_t)count : 0);
@@ -131,7 +131,8 @@ static bool is_allocator(const char *name) {
     return false;
 }
 
-/* Returns true for a program. DF_1_PIE tells a position-independent program from a library. */
+/* Returns true for a program. A position-independent program has the type of a library, but also
+ * the flag DF_1_PIE. */
 static bool find_is_program(Dwfl_Module *module) {
     GElf_Addr bias;
     GElf_Ehdr header;
@@ -200,7 +201,7 @@ static uint32_t add_node(struct graph *graph, const struct node *node) {
     return (uint32_t)graph->count++;
 }
 
-/* Returns the number of an equal node, which is added if there is none. */
+/* Returns the number of an equal node. If there is none, adds the node. */
 static uint32_t find_node(struct graph *graph, const struct node *wanted) {
     if (2 * graph->count >= graph->mask)
         grow_slots(graph);
@@ -210,8 +211,8 @@ static uint32_t find_node(struct graph *graph, const struct node *wanted) {
     return graph->slots[at] - 1;
 }
 
-/* Returns the lowest address of a function. This address may lie in a part of the function that the
- * compiler moved away, but no other function has this address. */
+/* Returns the lowest address of a function, by which it is identified. The address may lie in a
+ * part that the compiler moved away, but no other function has it. */
 static uint64_t lowest_address(const struct range *function) {
     Dwarf_Die die = function->die;
     Dwarf_Addr base, start, end, lowest = function->start;
@@ -272,7 +273,7 @@ uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint) {
 
 /* --- the function that a call site calls -------------------------------------------------- */
 
-/* Returns the declaration or abstract function of which a function is an instance; the function
+/* Returns the declaration or abstract function that a function is an instance of; the function
  * itself if there is none. */
 static Dwarf_Die origin_of(Dwarf_Die die) {
     for (int i = 0; i < ORIGINS_MAX; i++) {
@@ -400,8 +401,8 @@ static bool has_flag(Dwarf_Die *die, unsigned name) {
 }
 
 /* Returns the address behind a call; 0: not known. For a tail call, clang gives the address of the
- * call itself. One is added to that address, because the look-up is done one byte before the
- * returned address. */
+ * call itself. One is added to it, because names are looked up one byte before the returned
+ * address. */
 static uint64_t address_behind(Dwarf_Die *site) {
     Dwarf_Attribute attribute;
     Dwarf_Addr address = 0;
@@ -423,7 +424,8 @@ static void add_tail(struct sites *tails, uint64_t address, uint32_t target) {
     add_site(tails, &(struct site){.address = address, .target = target});
 }
 
-/* Adds a call site to the node. The node is named by its number, because new nodes may move it. */
+/* Adds a call site to a node. The node is given by its number, because nodes move when new ones are
+ * added. */
 static void read_site(struct graph *graph, uint32_t number, Dwarf_Die *site) {
     struct targets targets = {.count = 0};
     uint64_t address = address_behind(site);

@@ -2,8 +2,9 @@
 /*
  * call_graph.h - which function of a module calls which, by ordinary calls and by tail calls.
  *
- * The functions of the module are the nodes. DWARF describes the call sites of each function that
- * was compiled with -O2 -g. The first graph_read_node of a node reads its calls.
+ * The nodes are functions of modules. DWARF describes the call sites of each function that was
+ * compiled with -O2 -g. The first graph_read_node of a node reads its call sites; modules are
+ * opened when they are needed.
  */
 #ifndef MEMCTX_CALL_GRAPH_H
 #define MEMCTX_CALL_GRAPH_H
@@ -14,9 +15,9 @@
 
 #include "names/elf_code.h"
 
-#define GRAPH_TARGETS_MAX 8 /* most clones of a function that a call site may call */
+#define GRAPH_TARGETS_MAX 8 /* the most clones of a function that one call site may call */
 
-/* A tail call of one function, or an ordinary call, which returns to `address`. */
+/* A call site: a tail call, or an ordinary call, which returns to `address`. */
 struct site {
     uint64_t address; /* behind the call */
     uint32_t target;  /* number of a node */
@@ -30,15 +31,16 @@ struct sites {
 
 struct node {
     uint64_t key; /* identifies a function in its module */
-    /* name of a function of another module, which has no range and no sites here */
+    /* name of a function of another module: the node has no range and no sites; NULL: the node is a
+     * function of `module` */
     const char *name;
-    bool of_libc;       /* the function of another module is one of the C library */
+    bool of_libc;       /* `name` is a function of the C library */
     uint32_t module;    /* number of the module that has the function or that names it */
     struct range range; /* range.die.addr is NULL if the function is not in DWARF */
     struct sites calls, tails;
     bool read;
     bool complete; /* `tails` has all tail calls, each with its target */
-    /* `tails` also has tail calls to malloc and its family, which clang does not describe */
+    /* `tails` has all tail calls to malloc and its family, too; clang does not describe these */
     bool complete_to_malloc;
 };
 
@@ -48,13 +50,13 @@ enum { NODE_ALLOCATOR, NODE_LIBC, NODE_UNKNOWN, NODES_FIXED };
 /* A module, and tables for looking up its functions. */
 struct graph_module {
     struct names *names; /* NULL: not opened yet, or it cannot be read */
-    /* for each unit, its functions and the declaration or abstract function of each */
+    /* for each unit of DWARF: its functions, and the declaration or abstract function of each */
     struct instances *instances;
     const struct range **symbols; /* hash table of the global symbols by name */
     size_t symbol_mask;
     const char **libc; /* hash table of the names that the module takes from the C library */
     size_t libc_mask;
-    bool is_program; /* false: a shared library, whose malloc gives way to the preloaded one */
+    bool is_program; /* false: a library; the preloaded malloc is called instead of its own */
     bool opened;
 };
 
@@ -86,14 +88,15 @@ struct names *graph_names(struct graph *graph, uint32_t module);
 /* Returns the node of the function at an address of a module's DWARF, or NODE_UNKNOWN. */
 uint32_t graph_node_at(struct graph *graph, uint32_t module, uint64_t address);
 /* Returns the node of the function that a node stands for. If the node only names a function of
- * another module, searches the module `hint`; without a hint, all modules of the process, where
- * only one may have the name. A function of the C library that is not found is NODE_LIBC, any other
- * one NODE_UNKNOWN. */
+ * another module, searches the module `hint`. Without a hint (GRAPH_NO_MODULE), searches all
+ * modules of the process, if they are known, and finds the function only if one module has the
+ * name. If a function is not found, returns NODE_LIBC for a function of the C library, and
+ * NODE_UNKNOWN for any other one. */
 uint32_t graph_resolve(struct graph *graph, uint32_t number, uint32_t hint);
-/* Reads the call sites of a node, once. graph->nodes may move. */
+/* Reads the call sites of a node, unless they have been read. graph->nodes may move. */
 void graph_read_node(struct graph *graph, uint32_t number);
-/* Adds a node to the targets, unless they have it. If there is no room, NODE_UNKNOWN replaces the
- * first one. */
+/* Adds a node to the targets, unless it is among them. If there is no room, NODE_UNKNOWN replaces
+ * the first one, so a search knows that targets are missing. */
 void graph_add_target(struct targets *targets, uint32_t node);
 
 #endif

@@ -3,7 +3,8 @@
 #ifndef MEMCTX_DEMANGLE_H
 #define MEMCTX_DEMANGLE_H
 
-/* Returns NULL if `name` is not a mangled name. The caller frees the result. */
+/* Returns the readable form, which the caller frees; NULL if `name` is not mangled or has more than
+ * 4096 bytes. */
 char *demangle_name(const char *name);
 
 #endif

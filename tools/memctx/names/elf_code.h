@@ -2,8 +2,9 @@
 /*
  * elf_code.h - the code of one ELF file: its symbols, and the functions that DWARF describes.
  *
- * elf_names.c reads both into sorted tables; tail_calls.c looks functions up in them. Symbols have
- * addresses of the file. All other addresses are DWARF's: the address of the file less dwarf_bias.
+ * elf_names.c reads both into sorted tables; call_graph.c and tail_calls.c look functions up in
+ * them. Symbols have addresses of the file. All other addresses are DWARF's: the address of the
+ * file less dwarf_bias.
  */
 #ifndef MEMCTX_ELF_CODE_H
 #define MEMCTX_ELF_CODE_H
@@ -19,7 +20,7 @@ struct range {
     uint64_t start, end;
     Dwarf_Die die;
     const char *name;
-    int rank; /* for symbols: global before weak before local */
+    int rank; /* for symbols: 2 global, 1 weak, 0 local, -1 without a size */
     uint32_t unit;
 };
 

@@ -2,10 +2,10 @@
 /*
  * elf_file.c - opens the file of a module with elfutils; runs in a child process.
  *
- * The file must be the one that the process maps, by its build-id or by the kernel's map of the
- * process. The target chose the names of its files, so no file is opened before its type is known.
- * Cannot do: know the type of the debug files of dwz (by build-id) and of split DWARF (.dwo), which
- * libdw opens by itself.
+ * The file must be the one that the process maps; the build-id or the kernel's map of the process
+ * tells that. The target chose the names of its files, so no file is opened before its type is
+ * known. Cannot do: check the types of debug files of dwz (by build-id) and of split DWARF (.dwo),
+ * which libdw opens by itself.
  */
 #include <dirent.h>
 #include <elfutils/libdwelf.h>
@@ -26,12 +26,15 @@
 
 enum match { MATCH_NO_FILE, MATCH_OTHER, MATCH_DAMAGED, MATCH_YES };
 
-/* How a file was found. WAY_MAP: by the kernel's link to the very file that is mapped there. */
+/* How a file was found: below /proc/PID/root, under the module's path as this command sees it, as
+ * /proc/PID/exe, or by a link in /proc/PID/map_files, which leads to the very file that is
+ * mapped. */
 enum way { WAY_ROOT, WAY_PATH, WAY_EXE, WAY_MAP, WAYS };
 
-/* How the file at the module's address is related to a file that was found. MAPPED_LIKELY: it has
- * the module's path, and was not removed since it was mapped; or the process's map is not known.
- * Some file systems show another device in the map than in stat, so this case is not rare. */
+/* Whether a file that was found is the one that is mapped at the module's address. MAPPED_LIKELY:
+ * the mapped file has the module's path, and was not removed since it was mapped; or the process's
+ * map is not known. This case is not rare, because some file systems show another device in the map
+ * than in stat. */
 enum mapped { MAPPED_NOT, MAPPED_LIKELY, MAPPED_SURELY };
 
 static bool ends_with(const char *text, const char *end) {
@@ -68,7 +71,7 @@ static enum mapped is_mapped(const struct symbols_request *request, const struct
 }
 
 /* Returns true if the file is the module, as far as that can be told without a build-id. While the
- * process lives, its map proves as much as an equal build-id. */
+ * process lives, its map proves as much as a build-id. */
 static bool is_same_without_id(const struct symbols_request *request, const struct stat *status,
                                enum way way, bool file_has_id) {
     if (way == WAY_MAP)
@@ -106,7 +109,7 @@ static enum match check_file(const char *path, const struct symbols_request *req
     return match;
 }
 
-/* Finds a file that was replaced or removed. A link in /proc/PID/map_files still leads to it, but
+/* Finds a file that was replaced or removed: a link in /proc/PID/map_files still leads to it, but
  * not every user may read this folder. */
 static bool find_map_file(const struct symbols_request *request, char *path, size_t bytes,
                           int *opened) {
@@ -128,8 +131,9 @@ static bool find_map_file(const struct symbols_request *request, char *path, siz
     return found;
 }
 
-/* Finds the module's file. Sets *opened to a descriptor of it. `path` is where libdwfl begins to
- * look for debug files. */
+/* Finds the module's file. Returns SYMBOLS_DWARF and sets *opened to a descriptor of the file, or
+ * returns why there is none. `path` receives the path at which libdwfl begins to look for debug
+ * files. */
 static enum symbols_source find_file(const struct symbols_request *request, char *path,
                                      size_t bytes, int *opened) {
     enum match best = MATCH_NO_FILE, match;
@@ -168,9 +172,10 @@ static char *debug_path(const struct symbols_request *request) {
                       request->debug_directory ? request->debug_directory : "");
 }
 
-static char *search_path; /* of the module that was opened last */
+static char *search_path; /* folders with debug files, for the module opened last */
 
-/* Returns true if an open of the path that the texts make does no harm. */
+/* Returns true if the path, which is made of the format and the texts, can be opened without harm
+ * (names/plain_file.h). */
 __attribute__((format(printf, 1, 0))) static bool
 is_path_harmless(const char *format, const char *one, const char *two, const char *three) {
     char path[PATH_MAX];
@@ -200,8 +205,9 @@ static bool is_name_harmless(const char *directory, const char *below, const cha
 }
 
 /* Returns true if libdwfl may open each file that it would try for `name` in an element of the
- * search path: that of the module's own folder if the element is empty or relative; else the
- * element itself, and below it each end of the path of the module's folder. */
+ * search path. An empty element is the module's own folder, a relative one a folder below it. For
+ * an absolute element, libdwfl tries the element itself and, below it, each end of the path of the
+ * module's folder. */
 static bool is_element_harmless(const char *element, const char *folder, const char *name) {
     if (element[0] != '/')
         return is_name_harmless(folder, element, name);

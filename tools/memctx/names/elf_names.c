@@ -2,9 +2,9 @@
 /*
  * elf_names.c - names of the addresses of one ELF file, by elfutils; runs in a child process.
  *
- * libdwfl finds the separate debug file and the compressed symbol table. The look-up itself is
- * done on sorted tables made here once. The look-up of libdw walks every symbol for each address,
- * and needs .debug_aranges, which clang and rustc do not write.
+ * libdwfl finds the separate debug file and the compressed symbol table. Addresses are looked up in
+ * sorted tables that are made here once. The look-up of libdw would walk every symbol for each
+ * address, and needs .debug_aranges, which clang and rustc do not write.
  */
 #include "names/elf_names.h"
 
@@ -34,8 +34,8 @@ static void add_range(struct ranges *ranges, const struct range *range) {
     ranges->items[ranges->count++] = *range;
 }
 
-/* Sorts by start. Of several ranges with one start, the search takes the last, so the best one
- * comes last. */
+/* Sorts by start. Of several ranges with one start, code_find_range takes the last one, so the best
+ * one comes last. */
 static int compare_ranges(const void *a, const void *b) {
     const struct range *left = a, *right = b;
     if (left->start != right->start)
@@ -96,7 +96,8 @@ static void read_symbols(struct names *names) {
                                           : 0,
         };
         if (symbol.st_size == 0) {
-            /* Hand-written assembly: the range reaches to the next symbol, and is set below. */
+            /* Hand-written assembly has functions without a size. Their ranges reach to the next
+             * symbol; the ends are set below. */
             if (type != STT_FUNC)
                 continue;
             range.end = UINT64_MAX;
@@ -181,9 +182,9 @@ static void read_functions(struct ranges *functions, Dwarf_Die *parent, uint32_t
     } while (dwarf_siblingof(&child, &child) == 0);
 }
 
-/* Returns the name of a function. The linkage name has namespaces and parameters; the plain name is
- * second best. In DWARF, functions of an anonymous namespace have no linkage name, but the symbol
- * table has one (`symbol`). */
+/* The linkage name comes first, because it has namespaces and parameters; the plain name is second
+ * best. In DWARF, functions of an anonymous namespace have no linkage name, but the symbol table
+ * has one (`symbol`). */
 char *code_function_name(Dwarf_Die *die, const char *symbol) {
     Dwarf_Attribute attribute;
     const char *linkage = symbol;
@@ -343,7 +344,7 @@ static enum symbols_source read_names(struct names *names) {
                                           : SYMBOLS_DYNSYM;
 }
 
-/* The only module that the child of one module may read. */
+/* The only module that this child reads: the module of the request. */
 struct opened {
     struct names names;
     uint32_t number;
@@ -372,9 +373,9 @@ void elf_names_answer(const struct symbols_request *request, FILE *answer) {
     tail_calls_answer(&modules, request->pairs, request->pair_count, answer);
 }
 
-/* Adds the files that the process maps and that are not among the modules, because no call path
- * comes through them. A call may still lead into one of them. Returns false if the files are not
- * known. */
+/* Adds the files with code that the process maps and that are not among the modules, because no
+ * call path leads through them. A tail call may still lead into one of them. Returns false if the
+ * process's map cannot be read. */
 static bool add_mapped_files(struct symbols_request *request) {
     char path[64];
     char *line = NULL;

@@ -3,7 +3,7 @@
  * plain_file.c - opens regular files only; see plain_file.h.
  *
  * O_PATH gives a descriptor of a file without opening the file. The descriptor's link in
- * /proc/self/fd leads to this very file, whatever stands under the path meanwhile.
+ * /proc/self/fd leads to this very file, even if another file stands under the path by now.
  */
 #include "names/plain_file.h"
 

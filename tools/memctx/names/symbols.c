@@ -21,7 +21,8 @@
 #include "names/elf_names.h"
 #include "names/plain_file.h"
 
-/* most processor time for one module; the debug information of a browser takes some seconds */
+/* the most processor time for one module; reading a browser's debug information takes some
+ * seconds */
 #define CHILD_CPU_LIMIT_S 120
 
 static const char *const source_words[SYMBOLS_SOURCES] = {
@@ -33,7 +34,7 @@ static const char *const source_words[SYMBOLS_SOURCES] = {
 
 /* A frame without a name, to be looked up. */
 struct wish {
-    uint64_t address; /* look-up address in the process */
+    uint64_t address; /* address to look up, in the process */
     struct model_frame *frame;
 };
 
@@ -54,7 +55,7 @@ static bool is_across(const struct pair *pair) {
     return !pair->inner || pair->inner->module != pair->outer->module;
 }
 
-/* Sorts pairs by module; those across modules come last. */
+/* Sorts pairs by the outer frame's module and address; pairs across modules come last. */
 static int compare_pairs(const void *a, const void *b) {
     const struct pair *left = a, *right = b;
     if (is_across(left) != is_across(right))
@@ -66,8 +67,8 @@ static int compare_pairs(const void *a, const void *b) {
                : left->outer->address > right->outer->address;
 }
 
-/* The look-up is done one byte before a return address, which may already belong to the next
- * function or line. */
+/* A return address may already belong to the next function or line, so the byte before it is looked
+ * up. */
 static uint64_t look_up_address(const struct model_frame *frame) {
     return frame->address - (frame->exact_address ? 0 : 1);
 }
@@ -89,8 +90,8 @@ static _Noreturn void run_child(const struct symbols_request *request, pid_t par
     _exit(fflush(answer) == 0 ? 0 : 1);
 }
 
-/* The sorted wishes (addresses that need names) and pairs of frames of one module, and the child
- * that looks them up. One more look-up is for pairs across modules. */
+/* The sorted wishes (frames that need names) and pairs of frames of one module, and the child that
+ * looks them up. All pairs across modules have one more look-up. */
 struct lookup {
     uint32_t module; /* WIRE_NONE: generated code, or pairs across modules */
     const struct wish *wishes;
@@ -242,8 +243,8 @@ static size_t first_from(const struct wish *wishes, size_t count, uint64_t addre
     return low;
 }
 
-/* Sets the names of the wishes that the lines of a perf map cover. Generated code may take the
- * place of older code, whose line stays in the file, so the last line counts. */
+/* Sets names[] for the wishes with addresses in a perf map. Generated code may take the place of
+ * older code, which keeps its line in the file, so the last line for an address counts. */
 static void read_perf_map(FILE *file, const struct wish *wishes, size_t count, char **names) {
     char *line = NULL;
     size_t line_bytes = 0;
@@ -405,7 +406,8 @@ struct symbols_work {
     struct lookup across;
 };
 
-/* The most children that run at one time. A module that is not a file needs no child. */
+/* The most children that run at one time, besides the child for pairs across modules. A module that
+ * is not a file needs no child. */
 #define CHILDREN_MAX 4
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
@@ -416,7 +418,8 @@ static void start_some(struct symbols_work *work, const struct model *model, siz
     }
 }
 
-/* Makes a look-up for each module that has wishes or pairs. Both are sorted by module. */
+/* Makes a look-up for each module that has wishes or pairs. Wishes and pairs are sorted by
+ * module. */
 static void make_lookups(struct symbols_work *work, size_t wish_count, size_t pair_count) {
     size_t wish = 0, pair = 0;
     while (wish < wish_count || pair < pair_count) {

@@ -2,11 +2,12 @@
 /*
  * symbols.h - looks up functions, files, lines and inlined frames of addresses.
  *
- * Names come from the files that the target maps, read here and never in the target: DWARF (also
- * in separate debug files found by build-id or debug link), then the symbol table (also the small
- * compressed one in .gnu_debugdata), then the dynamic symbols. A file is ignored if its build-id is
- * not that of the file that the process mapped; without a build-id the process's map decides.
- * /tmp/perf-PID.map names code made at run time. A frame without a name keeps module and offset.
+ * Names come from the files that the target maps. The command reads these files; nothing is read in
+ * the target. DWARF comes first (also in separate debug files, found by build-id or debug link),
+ * then the symbol table (also the small compressed one in .gnu_debugdata), then the dynamic
+ * symbols. A file is ignored if its build-id is not that of the file that the process mapped;
+ * without a build-id, the process's map decides. /tmp/perf-PID.map names code made at run time. A
+ * frame without a name keeps module and offset.
  *
  * Each module is read in a child process: a damaged file may end this child, and its module then
  * has no names, but the dump goes on.
@@ -32,9 +33,9 @@ struct symbols_options {
     bool any_site;
 };
 
-/* Give every context of the model its names, and every module that has frames its `symbols`. Call
- * symbols_begin, then symbols_finish. The look-ups go on between the two calls; the caller may read
- * the model meanwhile. */
+/* Give the frames of the model their names (with options->only, the frames of these contexts), and
+ * every module that has such frames its `symbols`. Call symbols_begin, then symbols_finish.
+ * Children look names up between the two calls; meanwhile the caller may read the model. */
 struct symbols_work;
 struct symbols_work *symbols_begin(const struct model *model,
                                    const struct symbols_options *options);

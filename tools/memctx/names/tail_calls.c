@@ -4,8 +4,8 @@
  *
  * A tail call through a register may lead anywhere, and so may a tail call to a function without
  * DWARF. So a search that meets such a call has no answer. Calls into the C library are an
- * exception, because no function of the C library ends in a tail call to the program. If the last
- * function of the chain belongs to the C library, this exception does not hold.
+ * exception, because no function of the C library ends in a tail call to the program. The exception
+ * does not hold if the last function of the chain belongs to the C library.
  */
 #include "names/tail_calls.h"
 
@@ -19,14 +19,14 @@
 /* The functions that a search has met. */
 struct search {
     uint32_t nodes[SEARCH_NODES_MAX];
-    /* a chain of tail calls leads from this function to the last one */
+    /* leads[i]: a chain of tail calls leads from nodes[i] to the last function */
     bool leads[SEARCH_NODES_MAX];
     size_t count;
     uint32_t hint; /* module of the last function; GRAPH_NO_MODULE: it is the allocator */
 };
 
-/* Returns the index of a node in the search, and adds the node if it is new. SEARCH_NODES_MAX:
- * there is no room. */
+/* Returns the index of a node in the search. Adds the node if it is new. Returns SEARCH_NODES_MAX
+ * if there is no room. */
 static size_t index_of(struct search *search, uint32_t node) {
     size_t i = 0;
     while (i < search->count && search->nodes[i] != node)
@@ -113,8 +113,9 @@ struct link {
     struct site tail;
 };
 
-/* Fills in the chain of tail calls from one of the starts to the last function, outermost first.
- * Returns the number of links; 0: there is no chain, or more than one. */
+/* Fills in the chain of tail calls from one of the `starts` to the function `last`, outermost
+ * first. Returns the number of links; 0: there is no chain, or more than one. `hint`: module of the
+ * last function (graph_resolve). */
 static size_t find_chain(struct graph *graph, const struct targets *starts, uint32_t last,
                          uint32_t hint, struct link *chain) {
     struct search search = {.hint = hint};
@@ -141,7 +142,7 @@ static size_t find_chain(struct graph *graph, const struct targets *starts, uint
         chain[count++] = (struct link){at, tail};
         at = graph_resolve(graph, tail.target, hint);
     }
-    /* A way from the last function back to itself would make a second chain. */
+    /* A chain from the last function back to itself would make a second chain. */
     return count_tails(graph, &search, last, &tail) == 0 ? count : 0;
 }
 

@@ -4,10 +4,10 @@
  *
  * A function that ends in a tail call jumps to the next function, which then returns to the first
  * function's caller. So the first function has no return address on the stack. DWARF describes the
- * call sites of each function that was compiled with -O2 -g: the function called at a return
- * address, and the tail calls of each function. The functions between two frames are known if
- * exactly one chain of tail calls leads from the function that the outer frame calls to the
- * function of the inner frame. Otherwise the answer is that no function is known.
+ * call sites of each function that was compiled with -O2 -g: the function that is called before a
+ * return address, and the tail calls of each function. The functions between two frames are known
+ * if exactly one chain of tail calls leads from the function that the outer frame calls to the
+ * function of the inner frame. Otherwise the answer has no functions.
  *
  * Cost: each function's call sites are read once. A search looks at a bounded number of functions.
  * Only a child process calls this.
