@@ -17,8 +17,8 @@
 #include "pages/holders.h"
 #include "report/report_parts.h"
 
-#define CELLS_MAX 40000    /* cells of the page map: with more pages, several share a cell */
-#define DIFF_ROWS_MAX 2000 /* rows of changes: the contexts that changed most */
+#define CELLS_MAX 40000    /* the most cells of the page map; with more pages, some share a cell */
+#define DIFF_ROWS_MAX 2000 /* the most rows of changes: those of the contexts that changed most */
 
 /* --- names ----------------------------------------------------------------------------------- */
 
@@ -62,7 +62,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     json_put_newline(json);
     json_put_open(json, "contexts", '{');
     /* Differences have fewer digits than ids. id_step: the id less the id of the context before.
-     * parent_step: the context's index less its parent's index. */
+     * parent_step: the context's index less its parent's index; 1 for the root. */
     json_put_open(json, "id_step", '[');
     for (size_t i = 0; i < model->context_count; i++) {
         json_put_integer(json, NULL,
@@ -101,7 +101,7 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     }
     json_put_close(json, ']');
     json_put_close(json, '}');
-    /* Contexts without pages of their own, which are most, are left out. */
+    /* Most contexts have no pages of their own, and are left out. */
     json_put_newline(json);
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {
@@ -119,8 +119,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
 
 /* --- the page map ---------------------------------------------------------------------------- */
 
-/* A cell of the page map: some adjacent pages. Owner, kind and state are those of the page with
- * most touched bytes. */
+/* A cell of the page map: a number of adjacent pages. Its owner, kind and state are those of the
+ * page with most touched bytes. */
 struct cell {
     uint64_t start, bytes, touched;
     int64_t live_bytes;
@@ -151,9 +151,10 @@ static struct cell *make_cells(const struct model *model, size_t *count) {
     return cells;
 }
 
-/* Each cell is a list: KiB from the start of the cell before, size in KiB, KiB touched, live bytes,
- * owner or -1, kind, state, pages, live chunks, capacity, age in seconds. In a mixed page the
- * contexts with most live blocks follow, each with the number of these blocks. */
+/* A cell is written as a list: KiB from the start of the cell before, size in KiB, touched KiB,
+ * live bytes, owner's context or -1, kind, state, pages, live chunks, capacity, age of the oldest
+ * chunk in seconds. In a mixed page, the contexts with most live blocks follow (SHARES_SHOWN at
+ * most), each with the number of these blocks. */
 #define SHARES_SHOWN 3
 
 static void write_cell(struct json_writer *json, const struct model *model, const struct cell *cell,
@@ -175,7 +176,7 @@ static void write_cell(struct json_writer *json, const struct model *model, cons
         json_put_integer(json, NULL, numbers[i]);
     const struct model_share *shares = model->shares + page->first_share, *last = NULL;
     for (int k = 0; k < SHARES_SHOWN;
-         k++) { /* finds the share that follows `last` if sorted by falling blocks */
+         k++) { /* finds the share behind `last` in the order of falling live blocks */
         const struct model_share *best = NULL;
         for (const struct model_share *share = shares; share < shares + page->share_count;
              share++) {
@@ -281,7 +282,8 @@ static int by_change(const void *a, const void *b) {
     return (left < right) - (left > right);
 }
 
-/* Writes the sums over all contexts. Only these sums are known for a mark as well as a snapshot. */
+/* Writes the sums over all contexts, which are known for a mark, too; a mark has no ledger and no
+ * pages. */
 static void write_change_sums(struct json_writer *json, const struct compare *compare) {
     const struct {
         const char *name;
@@ -306,8 +308,9 @@ static void write_change_sums(struct json_writer *json, const struct compare *co
     json_put_close(json, ']');
 }
 
-/* Writes the contexts that changed most. Each row is a list: the context in this dump, or -1 and
- * the path if the context is gone; requested bytes before and after; chunks before and after. */
+/* Writes the contexts that changed most. Each row is a list: the context's index in this dump, or
+ * -1 and the path if the context is gone; requested bytes before and after; live chunks before and
+ * after. */
 static void write_changes(struct json_writer *json, const struct model *model,
                           const struct compare *compare) {
     if (compare->count > 0)

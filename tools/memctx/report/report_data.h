@@ -14,7 +14,7 @@
 #include "model/memory.h"
 #include "model/model.h"
 
-/* One state of memory: the present state of the target, or the state that it is compared with. */
+/* A state of memory: the present state of the target, or the state with which it is compared. */
 struct report_state {
     struct model *model; /* NULL: the state is a mark */
     struct memory_ledger ledger;
@@ -22,14 +22,15 @@ struct report_state {
 };
 
 struct report_input {
-    struct report_state *now;          /* the findings are made from now->model, and change it */
-    const struct report_state *before; /* NULL together with `compare`: nothing is compared */
+    struct report_state *now;          /* making the findings changes now->model */
+    const struct report_state *before; /* NULL: nothing is compared; `compare` is NULL, too */
     const struct compare *compare;
-    /* What the rules of doctor need beside the model, the ledger and the samples of `now`. */
+    /* Input for the rules of doctor, in addition to the model, ledger and samples of `now`. */
     struct findings_input findings;
     time_t taken_s; /* seconds since 1970 */
 };
 
+/* Writes the figures as one object. */
 void report_write_data(FILE *file, const struct report_input *input);
 
 #endif

@@ -22,8 +22,8 @@ ASSET(asset_program, "report.js");
 ASSET(asset_live_page, "live.html");
 ASSET(asset_live_program, "live.js");
 
-/* Writes JSON into a script element, in which only "</" means anything. JSON has "<" in strings
- * only, so it can be escaped there. */
+/* Writes JSON into a script element, where only "<" can begin what HTML understands, such as the
+ * element's end. JSON has "<" in strings only, so it can be escaped there. */
 static void put_escaped(FILE *file, const char *text, size_t length) {
     for (const char *end = text + length; text < end;) {
         const char *mark = memchr(text, '<', (size_t)(end - text));
@@ -42,8 +42,8 @@ struct filling {
     const char *mark, *text;
 };
 
-/* Writes the page with each word such as @STYLE@ replaced. @DATA@ is replaced by JSON in a script
- * element. */
+/* Writes the page. Replaces each word such as @STYLE@ by its text, @TITLE@ by the title, and @DATA@
+ * by JSON, which stands in a script element. */
 static void write_page(FILE *file, const struct filling *fillings, const char *title,
                        const char *data, size_t data_length) {
     const char *text = asset_page, *mark;

@@ -6,10 +6,11 @@
 
 #include <stdio.h>
 
-/* Writes a page that shows `data`, which report_write_data has written. */
+/* Writes a page that shows `data`, the text that report_write_data wrote. */
 void report_write_html(FILE *file, const char *title, const char *data, size_t data_length);
-/* Writes the page of memctx serve, which gets its figures from the server. The scripts and the
- * style of the page have the nonce, the text that the server's Content-Security-Policy names. */
+/* Writes the live page of memctx serve, which gets its figures from the server. The scripts and the
+ * style of the page carry `nonce`, a text that the server's header Content-Security-Policy names,
+ * too. */
 void report_write_live_html(FILE *file, const char *nonce);
 
 #endif

@@ -2,15 +2,15 @@
 /*
  * report_parts.c - the parts of a report that split memory by thread and by time.
  *
- * The size of both parts is bounded: the page lists the contexts that held most. The bytes of all
- * other contexts are in `rest` and in the sums of the threads.
+ * The size of both parts is bounded: the page lists only the contexts that held most. The bytes of
+ * all other contexts are in `rest`, and in the sums of the threads.
  */
 #include "report/report_parts.h"
 
 #include <stdlib.h>
 
-#define VIEWS_MAX 50000 /* most pairs of a thread and a context that a page lists */
-#define SERIES_MAX 2000 /* most contexts whose figures at each sample a page lists */
+#define VIEWS_MAX 50000 /* the most pairs of a thread and a context that a page lists */
+#define SERIES_MAX 2000 /* the most contexts that a page lists with figures at each sample */
 
 /* --- threads --------------------------------------------------------------------------------- */
 
@@ -53,7 +53,8 @@ static void write_view(struct json_writer *json, const struct model_view *view) 
     json_put_close(json, ']');
 }
 
-/* Returns the sums of each thread over all contexts; *busy: threads with a figure that is not 0. */
+/* Returns the sums of each thread over all contexts. *busy receives the number of threads with a
+ * figure that is not 0. */
 static struct model_totals *add_up(const struct model *model, size_t *busy) {
     struct model_totals *sums = cli_alloc(model->thread_count, sizeof *sums);
     for (size_t i = 0; i < model->view_count; i++)
@@ -149,7 +150,7 @@ static size_t find_peaks(const struct model *model, const struct samples *sample
     return count;
 }
 
-/* Returns the name of the mark that was set at this uptime; NULL: no mark with entries was. */
+/* Returns the name of the mark with counters that was set at this uptime; NULL: there is none. */
 static const char *mark_at(const struct model *model, double uptime_s) {
     for (size_t i = 0; i < model->mark_count; i++)
         if (model->marks[i].has_entries && model->marks[i].uptime_s == uptime_s)

@@ -8,7 +8,7 @@
 #include "model/samples.h"
 
 /* Writes the key "threads": the threads, and the figures of each in each context. Writes nothing if
- * the figures of threads are not known, or if there is only one thread. */
+ * the figures of threads are not known, or if fewer than two threads have figures. */
 void report_write_threads(struct json_writer *json, const struct model *model);
 /* Writes the key "series": the requested bytes of the contexts at each sample. Writes nothing if
  * the present state is the only sample. */
