@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* holders.c - adds page records up by context. */
+/* holders.c - adds up page records by context. */
 #include "pages/holders.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@
 #include "pages/policies.h"
 
 #define OS_PAGE_BYTES 4096
-/* A saving is predicted only if its unknown part is at most 1/UNKNOWN_PART of it. */
+/* A saving is predicted only if the part of it that is unknown is at most 1/UNKNOWN_PART. */
 #define UNKNOWN_PART 10
 
-/* Returns the bytes of OS pages without live chunks, in a page that is in use. If residency was
- * asked for, the target counts only resident OS pages. Older libraries count all empty OS pages;
- * the resident bytes of the page are then the upper bound. */
+/* Returns the bytes of OS pages without live chunks in a page that is in use. If residency was
+ * asked for, os_empty counts only resident OS pages. In snapshots of older libraries it counts all
+ * empty OS pages, so the resident bytes of the page are the upper bound. */
 static int64_t empty_os_bytes(const struct wire_page *page) {
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES, held = memory_held_bytes(page);
     return empty < held ? empty : held;
@@ -30,7 +30,7 @@ static void add_to(int64_t *sum, int64_t bytes) {
     *sum = model_tame(*sum + bytes);
 }
 
-/* The shares of a page. A page of a single context has one share. */
+/* The shares of a page. A page of a single context has one share, if it has live chunks. */
 struct shares {
     const struct model_share *list;
     size_t count;
@@ -47,6 +47,8 @@ static void shares_of(const struct model *model, const struct wire_page *page,
 
 /* --- ages ------------------------------------------------------------------------------------ */
 
+/* The live chunks of one share: their number, and the bounds of their ages (no chunk is older than
+ * `most` or younger than `least`). */
 struct aged {
     uint32_t live, most, least;
 };
@@ -95,8 +97,8 @@ static void find_ages(struct holders *holders, const struct model *model) {
             }
         }
         for (size_t i = 1; i <= model->figures_count && pass == 0; i++) {
-            /* after the first pass, the start of each context's elements; after the second pass,
-             * their end */
+            /* `ends` has the start of each context's elements now, and their end after the second
+             * pass */
             ends[i] += ends[i - 1];
         }
     }
@@ -287,8 +289,8 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
     return sum;
 }
 
-/* The blocks of one size and one thread that the chosen contexts (`members`) have in mixed pages.
- * If the members stood apart, these blocks would need pages of their own. */
+/* The blocks of one size and one thread that the members have in mixed pages. If the members were
+ * isolated, these blocks would need pages of their own. */
 struct need {
     uint32_t tid, block_bytes, per_page;
     int64_t blocks, page_bytes;
@@ -308,9 +310,9 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
     return &needs[(*count)++];
 }
 
-/* Returns the bytes that the members have freed since their peak. Pages of their own would have
- * these bytes as holes, too. *unknown_bytes: bytes that members without a known peak have freed;
- * any part of these may be holes. */
+/* Returns the bytes that the members have freed since their peak. Own pages of the members would
+ * have these bytes as holes. *unknown_bytes receives the bytes freed by members without a known
+ * peak; any part of these may be holes. */
 static int64_t own_holes(const struct model *model, const bool *members, int64_t *unknown_bytes) {
     int64_t sum = 0;
     *unknown_bytes = 0;

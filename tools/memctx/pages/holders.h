@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * holders.h - which contexts keep a page in use, since when and together with which others, and
- * what another placement of their chunks would save.
+ * holders.h - tells which contexts keep a page in use, since when, and together with which other
+ * contexts. Predicts what another placement of their chunks would save.
  *
- * All figures come from the pages of a model (has_pages). Each page record is exact at the moment
+ * All figures come from the page records of a model (has_pages). Each record is exact at the moment
  * when it was taken. A prediction assumes that the program does the same again.
  */
 #ifndef MEMCTX_HOLDERS_H
@@ -17,20 +17,20 @@ struct holder {
     int64_t large_bytes;         /* the part of block_bytes that is large chunks */
     /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
     int64_t held_bytes;
-    /* Bytes in memory of the pages that only this context keeps in use. These bytes come back if
-     * the context frees all its chunks there. */
+    /* Bytes in memory of the pages that only this context keeps in use. They come back if the
+     * context frees all its chunks there. */
     int64_t alone_bytes;
     int64_t alone_free; /* free bytes in the pages of alone_bytes */
-    /* the context's share, by live chunks, of the free bytes in pages that it shares */
+    /* the context's part, by live chunks, of the free bytes in pages that it shares with others */
     int64_t shared_free;
-    int64_t kept_bytes; /* the context's pages without live chunks, kept for its next chunks */
+    int64_t kept_bytes; /* bytes of its pages without live chunks, kept for its next chunks */
     /* bytes of the context's large chunks that are not in memory */
     int64_t absent_bytes;
     /* Bytes of OS pages without live chunks in pages that are in use. memctx trim TARGET CONTEXT
      * gives them back. */
     int64_t empty_os_bytes;
-    /* What other policies would save (policies.h). generation_bytes holds only if the chunks are
-     * freed in the order of their allocation, or all together. */
+    /* Bytes that other policies would save (policies.h). generation_bytes holds only if the chunks
+     * are freed in the order of their allocation, or all together. */
     int64_t slab_bytes, generation_bytes;
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
      * lies between median_least and median_most. */
@@ -54,11 +54,11 @@ static inline struct holder *holders_of(const struct holders *holders, const str
 }
 void holders_make(struct holders *holders, const struct model *model);
 
-/* Returns the free bytes in the members' own pages and in all mixed pages. `members` is indexed by
- * context. */
+/* Returns the free bytes in the members' own pages and in all mixed pages. In this file, `members`
+ * is an array with an element for each context: true for the contexts that are meant. */
 int64_t holders_free_around(const struct model *model, const bool *members);
-/* Returns the sum of the rounding of all chunks of the members, and of the holes in their own
- * pages. */
+/* Returns the bytes that are lost by rounding all chunks of the members up to blocks, and by holes
+ * in the members' own pages. */
 int64_t holders_waste(const struct model *model, const bool *members);
 
 #define HOLDERS_PARTNERS_MAX 3
@@ -66,30 +66,31 @@ struct holder_partner {
     uint32_t context;
     int64_t block_bytes; /* the context's blocks in mixed pages that also hold chunks of members */
 };
-/* Finds the other contexts that have most bytes in the members' mixed pages; returns how many were
- * found. */
+/* Finds the contexts, other than members, that have most bytes in mixed pages with chunks of
+ * members. Returns how many were found. */
 size_t holders_partners(const struct model *model, const bool *members,
                         struct holder_partner partners[HOLDERS_PARTNERS_MAX]);
 
-/* Returns the bytes of pages in which only chunks of members are live; *free_bytes of these bytes
- * are free. */
+/* Returns the bytes in memory of pages in which only chunks of members are live; *free_bytes
+ * receives how many of these bytes are free. */
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes);
-/* Predicts what memctx isolate would save if it had been in force from the start. The saving is the
- * mixed pages that only the members keep in use, less the own pages that they would need, less the
- * bytes that they have freed since their peak. The saving may be negative. WIRE_UNKNOWN: the saving
+/* Predicts the bytes that memctx isolate would have saved if it had been in force from the start:
+ * the mixed pages that only the members keep in use, less the own pages that they would need, less
+ * the bytes that they have freed since their peak. The result may be negative. WIRE_UNKNOWN: it
  * depends on peaks that are not known, because several threads use the contexts. */
 int64_t holders_isolate(const struct model *model, const bool *members);
-/* Predicts the bytes that memctx trim of these contexts gives back: empty OS pages, and empty pages
+/* Predicts the bytes that memctx trim of the members gives back: empty OS pages, and empty pages
  * that are kept for the next chunks. */
 int64_t holders_trim(const struct model *model, const bool *members);
 
-/* Predicts the part of holders_trim that is in pages which the members keep in use, alone or
- * together with others. */
+/* Predicts the bytes of empty OS pages in the pages that the members keep in use, alone or together
+ * with other contexts. That is a part of holders_trim. */
 int64_t holders_punch(const struct model *model, const bool *members);
 
+/* Returns the seconds of an age in units of WIRE_AGE_NS. */
 double holders_seconds(uint32_t age);
-/* Returns an age as text, such as "6.2 h". An age above the process's uptime, which was read before
- * the pages, is shown as the uptime. The text stays valid for the next seven calls. */
+/* Returns an age as text, such as "6.2 h". The uptime was read before the pages; an age above the
+ * uptime is shown as the uptime. The text stays valid for the next seven calls. */
 const char *holders_age(const struct model *model, uint32_t age);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* policies.c - lays out a context's chunks as policies slab and generation would. */
+/* policies.c - computes how the policies slab and generation would lay out a context's chunks. */
 #include "pages/policies.h"
 
 #include <stdlib.h>
@@ -13,22 +13,24 @@
 #define NARROW_MAX 1024        /* the largest block with a record of one byte */
 #define SMALL_MAX 8192         /* the largest block */
 #define GRANULE_BLOCK_MAX 128  /* pages of blocks up to this size are cut into OS pages */
-#define GRANULE_BLOCKS_MAX 255 /* blocks of a granule with records of one byte */
+#define GRANULE_BLOCKS_MAX 255 /* the most blocks of a granule with records of one byte */
 #define SERIAL_LARGE_BYTES (256 << 10)
 /* bytes of the record of a chunk in a serial page, if the chunk before has another size */
 #define RECORD_BYTES 4
 /* the most that is predicted, because a damaged dump may have any figures */
 #define SAVED_MAX ((int64_t)1 << 50)
+/* a context's pages must still have room for this share of its chunks at the peak */
 #define KEPT_LEAST 0.8
 #define GONE_SHARE 64 /* a serial page with frees has a table of 1/GONE_SHARE of its size */
 /* Chunks that are freed in the order of their allocation leave few pages partly free: those where
  * the oldest and the newest chunks stand. Chunks that are freed in any order leave a page partly
  * free for nearly each free block. */
-#define PARTIAL_MOST 3      /* pages of one size and thread that may be partly free */
-#define FREE_IN_PARTIAL 1.5 /* free blocks in such a page, at least */
-/* the order of frees is judged only if one chunk or more was freed for this many live ones */
+#define PARTIAL_MOST 3      /* the most partly free pages of one block size and thread */
+#define FREE_IN_PARTIAL 1.5 /* the least mean number of free blocks in such a page */
+/* the order of frees is judged only if at least one chunk was freed for every TURNED_OVER live
+ * ones */
 #define TURNED_OVER 4
-/* mean number of bytes by which chunks of different sizes are rounded up to units */
+/* chunks of different sizes are rounded up by 0 to 15 bytes, by this number on average */
 #define SMALLEST_MEAN 7.5
 
 /* A context's own pages of one block size. */
@@ -36,11 +38,11 @@ struct block_size {
     uint32_t block_bytes;
     uint32_t spare_units; /* at least this many units of each block are spare */
     double live;          /* live chunks */
-    double blocks;        /* blocks in the touched part of the pages */
+    double blocks;        /* blocks that the touched part of the pages has */
     double held_bytes;    /* bytes in memory */
     double partial;       /* pages with some blocks that are free */
     double free_blocks;   /* free blocks in pages that count in `partial` */
-    bool usual;           /* the page's size is the usual one, and no chunk is aligned */
+    bool usual;           /* all pages have the usual size, and no chunk is aligned */
 };
 
 static double round_up(double bytes, int step) {
@@ -69,21 +71,22 @@ static struct layout layout_of(uint32_t block_bytes) {
     return (struct layout){WIDE_PAGE_BYTES, blocks, touched / blocks};
 }
 
-/* Returns the memory that `chunks` chunks need in serial pages. `bytes`: their mean size, in whole
- * units; `spread`: standard deviation of their sizes. */
+/* Returns the bytes that `chunks` chunks need in serial pages. `bytes`: their mean size, rounded to
+ * units; `spread`: the standard deviation of their sizes. */
 static double bytes_for_chunks(double chunks, double bytes, double spread) {
     double page =
         bytes <= NARROW_MAX && chunks * bytes < SERIAL_LARGE_BYTES ? PAGE_BYTES : WIDE_PAGE_BYTES;
     bool alike = spread < 1;
     double each = bytes + (alike ? 0 : RECORD_BYTES), fit = page / each;
     /* A chunk that does not fit into the rest of a page goes to the next page. If all chunks have
-     * one size, this rest is known; if the sizes differ much, it is half a chunk on average. */
+     * one size, this rest is known; if their sizes differ much, it is half a chunk on average.
+     * `variety` says how far between these two cases the chunks are, from 0 (one size) to 1. */
     double whole = (double)(int64_t)fit, half = fit - 0.5;
     double variety = spread * (double)(int64_t)(1 + fit / 8) / (0.29 * bytes);
     variety = alike ? 0 : variety < 1 ? variety : 1;
     double in_page = variety * half + (1 - variety) * whole;
-    /* The records stand at the end of the page; without records, its last OS pages stay untouched.
-     */
+    /* The records stand at the end of the page, so all of it is touched. Without records, the last
+     * OS pages of the page stay untouched. */
     double touched = alike ? round_up(in_page * each, OS_PAGE_BYTES) : page;
     return chunks * touched / (in_page < 1 ? 1 : in_page) * (1 + 1.0 / GONE_SHARE);
 }
@@ -119,7 +122,8 @@ static int64_t slab_saving(const struct block_size *sizes, size_t count) {
     return saved;
 }
 
-/* Predicts what serial pages would save, from the block sizes of a context and its mean slack. */
+/* Predicts the bytes that serial pages would save, from a context's block sizes and the mean
+ * requested size of its chunks. */
 static int64_t serial_saving(const struct block_size *sizes, size_t count,
                              const struct model_totals *self) {
     double live = 0, blocks = 0, least = 0, most = 0, smallest = 1e9, largest = 0, held = 0;
@@ -146,8 +150,10 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
     mean = mean < 0 ? 0 : mean > SMALL_MAX ? SMALL_MAX : mean;
     double bytes = alike ? round_up(mean, UNIT) : mean + SMALLEST_MEAN;
     bytes = bytes < least / live ? least / live : bytes > most / live ? most / live : bytes;
+    /* 3.46 is the square root of 12: the standard deviation of values spread evenly over a range is
+     * the range divided by it */
     double spread = alike ? 0 : (largest - smallest + UNIT) / 3.46;
-    /* Assumes that there will be as many holes as now. */
+    /* Assumes that serial pages will have as many holes as the pages have now. */
     return saving(held, bytes_for_chunks(live, bytes, spread) * held / room);
 }
 
@@ -194,7 +200,7 @@ static int by_size(const void *a, const void *b) {
     return (left->block_bytes > right->block_bytes) - (left->block_bytes < right->block_bytes);
 }
 
-/* Joins elements of one block size; returns how many elements are left. */
+/* Joins elements of equal block size, and returns how many elements are left. */
 static size_t join(struct block_size *sizes, size_t count) {
     size_t joined = 0;
     qsort(sizes, count, sizeof *sizes, by_size);
@@ -258,7 +264,7 @@ struct policies_saving *policies_predict(const struct model *model) {
         if (is_of_blocks(&model->pages[i]))
             ends[model->contexts[model->pages[i].context].figures->number + 1]++;
     for (size_t i = 1; i <= model->figures_count; i++)
-        ends[i] += ends[i - 1]; /* now the start of each context's pages; after the loop, the end */
+        ends[i] += ends[i - 1]; /* start of each context's pages; after the next loop, end */
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (is_of_blocks(page))

@@ -3,11 +3,11 @@
  * policies.h - predicts the memory that a context would need with another policy.
  *
  * The prediction lays out blocks and chunks by the library's rules for pages (src/region/blocks.c,
- * slab.c and serial.c). The prediction uses the block sizes of the context's own pages, the
- * smallest number of 16-byte units that a block does not use, and the requested bytes of the whole
+ * slab.c and serial.c). It uses the block sizes of the context's own pages, the smallest number of
+ * 16-byte units that is unused in every block of a page, and the requested bytes of the whole
  * context. There is no prediction for chunks with an alignment of their own, for contexts that have
- * a policy already, and for pages of another size than usual. For generation and bump, there is no
- * prediction if the free blocks are scattered over the context's pages. The context then frees its
+ * a policy already, and for pages of an unusual size. For generation and bump, there is no
+ * prediction if the free blocks are scattered over the context's pages: the context then frees its
  * chunks in another order than it allocates them, so its chunks would keep many serial pages in
  * use.
  */
@@ -16,7 +16,7 @@
 
 #include "model/model.h"
 
-/* What other policies would save for one context, in bytes; 0: nothing, or not known. */
+/* The bytes that other policies would save for one context; 0: none, or not known. */
 struct policies_saving {
     int64_t slab_bytes;
     /* For generation and bump, if chunks are freed in the order of their allocation, or all
