@@ -59,8 +59,8 @@ static struct child start_child(const struct rule_object *object,
     return child;
 }
 
-/* Reads the answer of a child. The child may have read a damaged file, so only a complete answer
- * with rising ranges is taken. */
+/* Reads the answer of a child. The child may have crashed on a damaged file, so only a complete
+ * answer is taken, and only if its ranges rise and do not overlap. */
 static bool take_answer(struct rule_object *object, FILE *answer) {
     uint64_t count, end = 0;
     int source = getc(answer);

@@ -91,7 +91,8 @@ static void add_form(struct name_forms *forms, const char *text) {
         forms->texts[forms->count++] = text;
 }
 
-/* Returns the length of an operator's name at the start of the text; 0: there is none. */
+/* Returns the length of an operator's name at the start of `text`; 0: there is none. `begin`: the
+ * start of the whole name. */
 static size_t operator_length(const char *text, const char *begin) {
     static const char word[] = "operator";
     bool starts = text == begin || !(isalnum((unsigned char)text[-1]) || text[-1] == '_');
@@ -141,8 +142,8 @@ static char *demangle(const char *symbol, bool *rust) {
     return name;
 }
 
-/* Adds the name of a C++ function as memctx dump shows it, with parameters and template arguments.
- */
+/* Adds the name of a C++ function that memctx dump shows, with parameters and template
+ * arguments. */
 static void add_shown(struct name_forms *forms) {
     char *name = cplus_demangle(forms->symbol, DMGL_GNU_V3 | DMGL_PARAMS | DMGL_ANSI);
     if (name && strlen(name) < sizeof forms->shown) {
@@ -152,8 +153,8 @@ static void add_shown(struct name_forms *forms) {
     free(name);
 }
 
-/* Makes the forms of the name in the first `length` bytes of the symbol. `shown`: also the name as
- * memctx dump shows it. */
+/* Makes the forms under which a function is compared, from the first `length` bytes of its symbol.
+ * `shown`: also the name that memctx dump shows. */
 static void make_forms(struct name_forms *forms, const char *symbol, size_t length, bool shown) {
     forms->count = 0;
     if (length >= sizeof forms->symbol)
@@ -166,7 +167,7 @@ static void make_forms(struct name_forms *forms, const char *symbol, size_t leng
     if (!name)
         return;
     drop_templates(name, forms->joined, sizeof forms->joined);
-    /* as the command shows it: a name with tags, or <crate::type>::function */
+    /* the name as the command shows it: with tags, or <crate::type>::function in Rust */
     if (rust && strlen(name) < sizeof forms->whole)
         memcpy(forms->whole, name, strlen(name) + 1);
     else
@@ -204,9 +205,9 @@ static unsigned int rule_of_forms(const struct rule_patterns *patterns,
     return 0;
 }
 
-/* Compilers add suffixes (.part.0, .cold) to the name of a part of a function, but a function may
- * also have a dot in its own name (main.make of Go). So the symbol is compared up to each dot, and
- * as a whole. */
+/* Compilers add suffixes (.part.0, .cold) to the name of a part of a function. But a function may
+ * also have a dot in its own name (main.make of Go). So the symbol is compared as a whole, and up
+ * to each dot. */
 unsigned int rule_patterns_of_function(const struct rule_patterns *patterns, const char *symbol) {
     static struct name_forms forms;
     unsigned int first = 0;

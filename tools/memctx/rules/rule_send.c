@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rule_send.c - sends a process the code that its rules match; see rule_send.h. */
+/* rule_send.c - sends a process the ranges of code that its rules match; see rule_send.h. */
 #include "rules/rule_send.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define ATTEMPTS 3 /* another client may change the rules meanwhile */
 
-/* The rules of the target, and the objects in which they are not resolved. */
+/* The rules of the target, with the version of their list. */
 struct state {
     uint32_t version;
     struct rule_patterns patterns;
@@ -60,8 +60,8 @@ static uint32_t index_of(const struct target *target, const struct rule_object *
     return (uint32_t)(object->module - target->loader.model->modules);
 }
 
-/* Sends the ranges of an object. Returns false if the target refuses, perhaps because the rules
- * have changed. */
+/* Sends the ranges of an object. Returns false if the target refuses them, perhaps because its
+ * rules have changed. */
 static bool send_object(struct target *target, const struct state *state,
                         const struct rule_object *object, struct cli_failure *failure) {
     char room[WIRE_REQUEST_MAX] __attribute__((aligned(8)));
@@ -94,14 +94,14 @@ static bool send_object(struct target *target, const struct state *state,
     return true;
 }
 
-/* True if rules hold in the object only when the command has resolved them. Otherwise only inlined
- * functions are missed. */
+/* True if some rules do not work in the object until the command has resolved them. Otherwise the
+ * library resolves all rules itself, and only inlined functions are missed. */
 static bool matters(const struct state *state, const struct rule_object *object) {
     return state->patterns.command_alone || object->unreadable;
 }
 
-/* Sends the ranges of the objects that were resolved. *left: number of objects in which rules stay
- * unresolved. Returns false if the target refused an object and another attempt
+/* Sends the ranges of the objects that were resolved. *left receives the number of objects in which
+ * rules stay unresolved. Returns false if the target refused an object and another attempt
  * follows. */
 static bool send_objects(struct target *target, const struct state *state, bool last_attempt,
                          size_t *left) {

@@ -8,16 +8,18 @@
 
 #include "target/target.h"
 
-/* Resolves the rules in all objects that are not resolved yet. Returns false if the rules stay
- * unresolved in an object; a message has said why. Prints a note for each of the last `added` rules
- * that matches no function. (Adding a rule makes all objects unresolved, so all are searched.) */
+/* Resolves the rules in all objects in which they are not resolved yet. Returns false if rules stay
+ * unresolved in an object; a message has then said why. Prints a note for each of the last `added`
+ * rules that matches no function. (Adding a rule makes the rules unresolved in all objects, so all
+ * objects are searched.) */
 bool rule_send_all(struct target *target, size_t added);
 
-/* The objects in which rules are not resolved. */
+/* The paths of the objects in which rules wait to be resolved by the command. */
 struct rule_waiting {
     char **paths;
     size_t count;
-    /* there is no regex: or file: rule, but the library cannot read the names in these objects */
+    /* there is no rule with regex: or file:, but the library cannot read the names in these
+     * objects, so other rules wait, too */
     bool plain_too;
 };
 /* Lists these objects, and resolves nothing. */

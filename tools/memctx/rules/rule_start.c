@@ -2,8 +2,8 @@
 /*
  * rule_start.c - resolves rules in a program that has not started yet; see rule_start.h.
  *
- * The loader itself lists the libraries that it would map: with LD_TRACE_LOADED_OBJECTS it prints
- * them and exits, as for ldd, before any code of the program runs.
+ * The loader itself lists the libraries that it would map. With LD_TRACE_LOADED_OBJECTS it prints
+ * them and exits before any code of the program runs, as ldd uses it.
  */
 #include "rules/rule_start.h"
 
@@ -58,7 +58,8 @@ static _Noreturn void trace_loader(const char *program, int fd) {
     _exit(127);
 }
 
-/* Reads until the end. When LIST_MS have passed, kills the child and stops. */
+/* Reads until the end of the pipe, or until there is no room. When LIST_MS have passed, kills the
+ * child and returns what was read. */
 static char *read_all(int fd, pid_t child) {
     char *text = cli_alloc(LIST_MAX_BYTES, 1);
     int64_t end_ms = clock_now_ms() + LIST_MS;
@@ -174,7 +175,8 @@ static void put_ranges(FILE *text, const struct rule_object *object) {
         putc('\n', text);
 }
 
-/* Returns the ranges in the text form of wire.h. An object that does not fit is left out. */
+/* Returns the ranges in the text form that wire.h describes (WIRE_RANGES_VARIABLE). An object whose
+ * ranges do not fit is left out, with a warning. */
 static char *make_text(const struct rule_patterns *patterns, const struct rule_object *objects,
                        size_t count) {
     char *whole = NULL;

@@ -7,9 +7,10 @@
 
 #include <stddef.h>
 
-/* Puts into the environment which code of the program and of its libraries the rules match. Prints
- * a note for each of the last `own` rules that matches no function. LD_PRELOAD must be set.
- * `library`: the path of libmemctx.so, in which no rule applies. */
+/* Puts into the environment (WIRE_RANGES_VARIABLE) which code of the program and of its libraries
+ * the rules match. Prints a note for each of the last `own` rules that matches no function.
+ * LD_PRELOAD must be set already, so that the loader lists preloaded libraries, too. `library`: the
+ * path of libmemctx.so, in which no rule applies. */
 void rule_start_resolve(const char *program, const char *library, size_t own);
 
 #endif

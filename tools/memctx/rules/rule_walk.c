@@ -2,9 +2,9 @@
 /*
  * rule_walk.c - finds the code of one ELF file that rules match; runs in a child process.
  *
- * Every function that matches gives ranges. These ranges overlap, because an inlined function lies
- * in another function. At the end they are cut into ranges that do not overlap, each with the first
- * rule that matches the range.
+ * Every function that matches a rule gives ranges of code. These ranges overlap, because an inlined
+ * function lies in another function. At the end they are cut into ranges that do not overlap. Each
+ * of these gets the first rule that matches it.
  */
 #include "rules/rule_walk.h"
 
@@ -23,7 +23,7 @@ struct list {
     size_t count, capacity;
 };
 
-/* The rule of a function that was inlined, by the address of the function's DIE. */
+/* The rule of a function, by the address of its DIE, for functions that were inlined. */
 struct memo {
     const void *key; /* NULL: the slot is free */
     unsigned int rule;
@@ -102,8 +102,8 @@ static void add_die_ranges(struct walk *walk, Dwarf_Die *die, unsigned int rule,
     }
 }
 
-/* Returns the source file that declares a function. dwarf_decl_file would abort if there is no
- * table of files. */
+/* Returns the source file that declares a function. dwarf_decl_file is not used, because it aborts
+ * if there is no table of files. */
 static const char *find_file(Dwarf_Die *die) {
     Dwarf_Attribute attribute;
     Dwarf_Die unit;
@@ -154,7 +154,7 @@ static void grow_memos(struct walk *walk) {
 }
 
 /* Returns the rule of a function or of an inlined copy. A function may be inlined thousands of
- * times, so its rule is remembered. */
+ * times, so the rule of the inlined function is kept in memos. */
 static unsigned int rule_of_die(struct walk *walk, Dwarf_Die *die) {
     Dwarf_Attribute attribute;
     Dwarf_Die origin;
@@ -239,7 +239,8 @@ static int compare_starts(const void *a, const void *b) {
     return *left < *right ? -1 : *left > *right;
 }
 
-/* Returns true if only padding lies between the two addresses. */
+/* Returns true if only padding lies between the two addresses: no function starts there, and they
+ * are at most PADDING_MAX bytes apart. */
 static bool is_padding(const struct walk *walk, uint64_t from, uint64_t to) {
     size_t low = 0, high = walk->start_count;
     if (to - from > PADDING_MAX)
@@ -266,8 +267,8 @@ static size_t put_range(const struct walk *walk, struct rule_range *ranges, size
     return count + 1;
 }
 
-/* Cuts the ranges so that none overlap: goes along all edges and counts the open ranges of each
- * rule. */
+/* Cuts the ranges so that none overlap: goes along the starts and ends of all ranges, and counts
+ * the open ranges of each rule. */
 static size_t flatten(struct walk *walk, struct rule_range **ranges) {
     const struct list *found = &walk->found;
     struct edge *edges = cli_alloc(2 * found->count, sizeof *edges);
