@@ -77,7 +77,7 @@ static const struct key keys[] = {
 
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
-/* The state of reading a file. */
+/* A file that is being read. */
 struct reading {
     struct config *config;
     const char *path, *match; /* match: the key `match` of [agent]; NULL: all processes */
@@ -125,7 +125,7 @@ static void add_option(struct config_part *part, const char *option, const char 
         add_word(part, text);
 }
 
-/* Returns whether a value has the kind that the key wants. */
+/* Returns true if a value has the kind that the key takes. */
 static bool fits(const struct key *key, const struct toml_value *value) {
     switch (key->kind) {
     case KEY_TIME: return value->kind == TOML_TEXT || value->kind == TOML_NUMBER;
@@ -151,7 +151,7 @@ static void add_value(struct config_part *part, const struct key *key,
         add_option(part, option, value->texts[i]);
 }
 
-/* Adds the options that choose the processes. watch takes --all also together with --match. */
+/* Adds the options that choose the processes. watch takes --match only together with --all. */
 static void add_match(struct config_part *part, enum part_kind kind, const char *match) {
     if (kind == PART_WATCH || !match)
         add_option(part, "all", NULL);
@@ -202,8 +202,8 @@ static bool read_keys(struct reading *reading, enum part_kind kind, const struct
     return true;
 }
 
-/* Returns the value of the option at a word of the part or behind it; NULL: there is none. Sets *at
- * to the next word. */
+/* Searches the words of a part from *at on for an option, and returns its value; NULL: there is
+ * none. Sets *at to the word behind the value. */
 static const char *next_value(const struct config_part *part, const char *option, size_t *at) {
     while (*at + 1 < part->word_count)
         if (strcmp(part->words[(*at)++], option) == 0)
@@ -248,7 +248,8 @@ static bool check_group(struct reading *reading, const struct config_part *part)
     return true;
 }
 
-/* Returns the kind of a table; PART_KINDS if the file cannot have it. */
+/* Returns the kind of a table. If the file may not have such a table, sets the failure and returns
+ * PART_KINDS. */
 static enum part_kind find_kind(struct reading *reading, const struct toml_table *table) {
     struct nearest nearest = nearest_begin(table->name);
     if (table->name[0] == '\0') {
@@ -292,7 +293,7 @@ static bool add_part(struct reading *reading, enum part_kind kind, const struct 
     return read_keys(reading, kind, table, part) && check_group(reading, part);
 }
 
-/* Reads [agent] first, wherever it stands in the file, because the other tables depend on it. */
+/* Reads [agent] first, even if it is not the first table, because the other tables depend on it. */
 static bool read_tables(struct reading *reading, const struct toml *toml) {
     for (int others = 0; others < 2; others++)
         for (size_t i = 0; i < toml->count; i++) {

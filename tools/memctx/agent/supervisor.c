@@ -38,7 +38,7 @@ static struct {
     const char *path;
     bool json;
     bool ending;    /* no part is started again */
-    bool reloading; /* when all parts have ended, `next` takes the place of `config` */
+    bool reloading; /* when all parts have ended, `next` replaces `config` */
     struct config next;
     int64_t end_ms; /* when SIGKILL is due; 0: nothing is being ended */
 } agent;
@@ -90,8 +90,9 @@ static void limit_memory(rlim_t bytes) {
 }
 
 /* In a forked child: restores the signals, limits the memory, and executes the verb. The part gets
- * a process group of its own: Ctrl-C then signals the agent alone, which sends SIGTERM to the part.
- * A part with two signals would end at once, and push would send nothing more. */
+ * a process group of its own, so Ctrl-C signals the agent alone, which sends SIGTERM to the part.
+ * In the agent's group, a part would get two signals. It would then end at once, and push would
+ * send nothing more. */
 _Noreturn static void become(char *const *words, const char *last, pid_t parent,
                              int64_t memory_bytes) {
     size_t count = 0;
@@ -217,7 +218,8 @@ static void reload(int64_t now_ms) {
     end_all(now_ms);
 }
 
-/* Does the work that is due: kills parts that do not end, takes the new config, starts parts. */
+/* Does the work that is due: kills parts that do not end, puts the new config in force, starts
+ * parts. */
 static void step(int64_t now_ms) {
     if (agent.end_ms > 0 && now_ms >= agent.end_ms && any_runs()) {
         tell("killed", NULL, 0, "a part that did not end within %d s is killed", END_MS / 1000);
@@ -293,7 +295,7 @@ int supervisor_run(struct config *config, const char *path, bool json) {
 
 /* --- checking -------------------------------------------------------------------------------- */
 
-/* Reads the messages of a part. */
+/* Reads what a part writes until it closes the pipe, and keeps the first bytes - 1 bytes of it. */
 static void read_messages(int fd, char *text, size_t bytes) {
     size_t length = 0;
     ssize_t got;
@@ -306,8 +308,8 @@ static void read_messages(int fd, char *text, size_t bytes) {
     text[length] = '\0';
 }
 
-/* Prints the messages in `text`, which are warnings of a part, up to the message `reason` (NULL:
- * all). */
+/* Prints those messages of a part in `text` that are warnings: all before the message `reason`,
+ * which is the failure (NULL: all). */
 static void pass_warnings(const struct config_part *part, const char *path, char *text,
                           const char *reason) {
     static const char head[] = CLI_MESSAGE_HEAD;
@@ -325,7 +327,7 @@ static void pass_warnings(const struct config_part *part, const char *path, char
     }
 }
 
-/* Runs a part's verb with --check. Returns the exit code; `text` gets the output. */
+/* Runs a part's verb with --check. Returns its exit code; `text` receives what it wrote. */
 static int run_check(const struct config_part *part, int64_t memory_bytes, char *text,
                      size_t bytes) {
     int fds[2], status = -1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* toml.c - a reader of a part of TOML. Memory is bounded by the length of the text. */
+/* toml.c - reads a part of TOML. Takes memory in proportion to the length of the text. */
 #include "agent/toml.h"
 
 #include <stdio.h>
@@ -289,7 +289,7 @@ static bool read_pair(struct reader *reader) {
     return good && finish_line(reader);
 }
 
-/* Refuses bytes that no TOML file may have: those that are not UTF-8, and control characters. */
+/* Refuses bytes that no TOML file may have: bytes that are not UTF-8, and control characters. */
 static bool check_text(struct reader *reader, const char *text, size_t length) {
     for (size_t at = 0, step; at < length; at += step) {
         step = json_utf8_length(text + at);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * toml.h - reads the part of TOML 1.0 that a settings file needs, and refuses all else with the
- * number of the line.
+ * toml.h - reads the part of TOML 1.0 that a file of settings needs, and refuses everything else
+ * with the number of the line.
  *
- * Tables ([name], [[name]]), bare keys, strings on one line ("basic" with escapes, 'literal'),
- * whole numbers, true and false, and arrays of strings, which may take several lines. The reader
- * refuses dotted and quoted keys, inline tables, strings of several lines, fractions, dates, arrays
- * of anything else. A file that this reader takes means the same to every other reader of TOML. For
- * one thread.
+ * The reader takes tables ([name], [[name]]), bare keys, strings on one line ("basic" with escapes,
+ * 'literal'), whole numbers, true and false, and arrays of strings, which may take several lines.
+ * It refuses dotted and quoted keys, inline tables, strings of several lines, fractions, dates, and
+ * arrays of anything else. If this reader takes a file, any other reader of TOML reads the same
+ * values from it. Not thread-safe.
  */
 #ifndef MEMCTX_TOML_H
 #define MEMCTX_TOML_H
@@ -45,8 +45,8 @@ struct toml_error {
     char text[256];
 };
 
-/* Reads a text of `length` bytes, behind which a 0 stands. Returns false and fills in the error if
- * the text is not in the part of TOML above. toml_free is called in either case. */
+/* Reads a text of `length` bytes, behind which a 0 byte stands. Returns false and fills in the
+ * error if the text is not in the part of TOML above. The caller calls toml_free in either case. */
 bool toml_parse(struct toml *toml, const char *text, size_t length, struct toml_error *error);
 void toml_free(struct toml *toml);
 
