@@ -17,7 +17,7 @@
 /* Slab is chosen if at least SLAB_SPARE per cent of the bytes in live blocks are spare (no request
  * used them). Generation is chosen if at least GENERATION_WASTE per cent of the touched bytes of
  * the pages are not requested. */
-#define SLAB_SPARE 10
+#define SLAB_SPARE 6
 #define GENERATION_WASTE 10
 #define GENERATION_SIZES 3U /* the least number of block sizes */
 /* A trial of generation is judged when the context has freed TURNOVERS times as many chunks as it

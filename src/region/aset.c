@@ -15,12 +15,12 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
     enum placement placement = heap_placement(view->context);
     struct pool *apart = UNLIKELY(placement == PLACE_APART) && !region ? bins_apart(heap) : NULL;
     if (apart) {
-        bins_split_class(heap, size_class);
+        size_class = bins_split_class(heap, size_class);
         aset_set_bins(view, &apart->bins); /* until the context's placement changes */
         return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
-    if (region) { /* in a region each class has pages of its own */
-        bins_split_class(heap, size_class);
+    if (region) { /* in a region each class, or pair of classes, has pages of its own */
+        size_class = bins_own_class(heap, view, size_class);
         if (UNLIKELY(region->recipe & RECIPE_EXACT))
             slab_fit(heap, region, size_class, room);
         page = bins_next_page(heap, region, view, size_class);
@@ -31,7 +31,7 @@ INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_
     if (UNLIKELY(!page) && region_is_named(view))
         return NULL;
     aset_set_bins(view, page ? region : &heap->mixed);
-    return page ? page : bins_next_page(heap, &heap->mixed, NULL, size_class);
+    return page ? page : bins_next_page(heap, &heap->mixed, NULL, heap->served_by[size_class]);
 }
 
 struct page *aset_page_of(struct heap *heap, struct view *view, unsigned size_class, size_t room) {

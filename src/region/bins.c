@@ -22,20 +22,22 @@
 #define SPARE_SHIFT 5
 #define EXACT_SPARE_SHIFT 4 /* like SPARE_SHIFT, but with RECIPE_EXACT */
 #define DONORS_MAX 64U      /* number of views that one call of share_own_page looks at */
-#define DONATIONS_MAX 8U    /* number of pages that share_own_page looks at in each view */
+/* A context with this many live bytes gets pages for both sizes of a pair of wide classes. */
+#define EXACT_BYTES (1L << 20)
+#define DONATIONS_MAX 8U /* number of pages that share_own_page looks at in each view */
 
 /* For each class, the class that can serve it in mixed pages (heap.served_by): the largest class of
  * its group. The groups are 16 and 32, 48 and 64, and then the classes above one power of two up to
  * the next. But the classes from 288 to 512 bytes make two groups, and each class from 640 to 1024
  * bytes serves itself, because a narrow record stores at most SLACK_NARROW_MAX bytes of slack. */
-static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11,
-                                                 15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
-                                                 27, 27, 27, 27, 31, 31, 31, 31, 35, 35, 35, 35};
+static const uint8_t largest_of[SIZE_CLASSES] = {
+    1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11, 15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
+    31, 31, 31, 31, 31, 31, 31, 31, 39, 39, 39, 39, 39, 39, 39, 39, 47, 47, 47, 47, 47, 47, 47, 47};
 
 struct page heap_no_page FORK_PAGE;
 #define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
-const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_4}};
+const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_16}};
 
 /* True when a page fits the terms of its region: the page has the number of slices that the terms
  * ask for. If frees have to zero the block, the page also has META_ALIGNED, so that its frees go to
@@ -77,13 +79,28 @@ static void classes_init(struct heap *heap) {
         heap->size_served_by[i] = largest_of[blocks_class_table[i]];
 }
 
-void bins_split_class(struct heap *heap, unsigned size_class) {
-    if (heap->served_by[size_class] == size_class)
-        return;
-    heap->served_by[size_class] = (uint8_t)size_class;
+/* Returns the class that serves a class in mixed pages after the classes of the group no longer
+ * share pages: the larger class of a wide pair, or a narrow class itself. Wide classes are served
+ * in pairs, because each class with pages of its own has a page that is not full. */
+static unsigned pair_of(unsigned size_class) {
+    return size_class < NARROW_CLASSES ? size_class : size_class | 1;
+}
+
+static void serve_by(struct heap *heap, unsigned size_class, unsigned server) {
+    heap->served_by[size_class] = (uint8_t)server;
     for (unsigned i = 0; i <= NARROW_MAX / 16; i++)
         if (blocks_class_table[i] == size_class)
-            heap->size_served_by[i] = (uint8_t)size_class;
+            heap->size_served_by[i] = (uint8_t)server;
+}
+
+unsigned bins_split_class(struct heap *heap, unsigned size_class) {
+    unsigned server = heap->served_by[size_class], pair = pair_of(size_class);
+    if (server == size_class || server == pair)
+        return server;
+    serve_by(heap, size_class, pair);
+    if (heap->served_by[pair] != pair)
+        serve_by(heap, pair, pair);
+    return pair;
 }
 
 void bins_init_mixed(struct heap *heap) {
@@ -278,13 +295,22 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
 }
 
 unsigned bins_share_class(struct heap *heap, unsigned size_class) {
-    unsigned largest = heap->served_by[size_class];
-    if (largest != size_class && *current_of(heap, &heap->mixed, largest) != &heap_no_page &&
-        !bins_switch(heap, &heap->mixed, largest)) {
-        bins_split_class(heap, size_class);
-        return size_class;
-    }
-    return largest;
+    unsigned server = heap->served_by[size_class];
+    if (server != size_class && *current_of(heap, &heap->mixed, server) != &heap_no_page &&
+        !bins_switch(heap, &heap->mixed, server))
+        return bins_split_class(heap, size_class);
+    return server;
+}
+
+unsigned bins_own_class(struct heap *heap, struct view *view, unsigned size_class) {
+    struct bins *region = view->region;
+    unsigned server = bins_split_class(heap, size_class);
+    if (server == size_class || region->recipe & RECIPE_EXACT ||
+        view_live_bytes(view) < EXACT_BYTES || region->current[server] == &heap_no_page ||
+        bins_switch(heap, region, server))
+        return server;
+    serve_by(heap, size_class, size_class);
+    return size_class;
 }
 
 /* True when a page of the view's own may become a mixed page. Contexts of PLACE_SHARED are to have

@@ -56,11 +56,18 @@ void bins_init_mixed(struct heap *heap);
 /* Returns heap->apart, and makes it if it is missing. NULL: out of memory. */
 struct pool *bins_apart(struct heap *heap);
 /* Returns the size class from whose mixed pages this class takes its blocks: a larger class, which
- * several classes share, or the class itself. If the shared page is full, this class uses mixed
- * pages of its own from now on. */
+ * several classes share, or the class itself. If the shared page is full, bins_split_class is
+ * called. */
 unsigned bins_share_class(struct heap *heap, unsigned size_class);
-/* From now on the class uses mixed pages of its own. */
-void bins_split_class(struct heap *heap, unsigned size_class);
+/* From now on a narrow class uses mixed pages of its own, and the two classes of a wide pair, such
+ * as 4 608 and 5 120 bytes, share the mixed pages of the larger one. Returns the class whose pages
+ * are used. */
+unsigned bins_split_class(struct heap *heap, unsigned size_class);
+/* Returns the size class from whose pages, in the view's region, this class takes its blocks: the
+ * class itself, or the larger one of a wide pair. The smaller class of a pair gets pages of its own
+ * when the view has EXACT_BYTES alive and the pair's pages are used up: then the memory that the
+ * smaller blocks save exceeds the part of a page that waits for further blocks. */
+unsigned bins_own_class(struct heap *heap, struct view *view, unsigned size_class);
 /* Gives back a current page that became empty when `block` was freed. */
 void bins_release_page(struct heap *heap, struct page *page, void *block);
 /* bins_release_empty gives back the empty current pages of `bins`, regions_release_empty those of

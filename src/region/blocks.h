@@ -65,10 +65,10 @@ INTERNAL const uint16_t blocks_bytes_table[SIZE_CLASSES];
 INLINE unsigned blocks_class_of(size_t size) {
     if (LIKELY(size <= NARROW_MAX))
         return blocks_class_table[(size + 15) >> 4];
-    /* Between a power of two and the next one there are four classes; 1 << shift is the step from
+    /* Between a power of two and the next one there are eight classes; 1 << shift is the step from
      * one class to the next. */
-    unsigned shift = 61U - (unsigned)__builtin_clzl(size - 1);
-    return NARROW_CLASSES - 4 + 4 * (shift - 7) + (unsigned)((size - 1) >> shift) - 4;
+    unsigned shift = 60U - (unsigned)__builtin_clzl(size - 1);
+    return NARROW_CLASSES + 8 * (shift - 7) + (unsigned)((size - 1) >> shift) - 8;
 }
 
 /* Returns the alignment of the first block of a wide page. */

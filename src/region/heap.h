@@ -22,20 +22,20 @@
 #include "region/tables.h"
 #include "segment/segment.h"
 
-#define SIZE_CLASSES 36
+#define SIZE_CLASSES 48
 #define NARROW_CLASSES 24 /* blocks up to 1 KiB, in pages of one slice */
 #define SMALL_MAX 8192UL  /* larger chunks are PAGE_SPAN or PAGE_HUGE */
 #define NARROW_MAX 1024UL
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
 #define VIEW_BLOCKS 1024U
-#define VIEW_TWINS 32U /* number of entries in the cache heap.twins */
+#define VIEW_TWINS 16U /* number of entries in the cache heap.twins */
 /* each heap gets this many bytes of tables, even if the budget is used up */
 #define HEAP_TABLES_BYTES (4 << 10)
 #define HEAP_PATHS_BYTES 384U /* room for struct paths (path/cache.h) */
 /* The start of the first heap, up to the field twins, has at most this many bytes. It shares an OS
  * page with the data of FORK_PAGE, so that a fork copies one OS page for both. */
-#define HEAP_HOT_BYTES 2816U
+#define HEAP_HOT_BYTES 3008U
 
 struct bins;
 
@@ -158,8 +158,8 @@ struct heap {
     char recent_room[NARROW_CLASSES][CACHE_LINE] __attribute__((aligned(CACHE_LINE)));
     /* The size class that serves a request: by the request's size (up to NARROW_MAX, in steps of
      * 16), and by its size class. At first the largest class of a group of classes serves the whole
-     * group (largest_of, bins.c), so that few sizes touch few pages. bins_split_class lets a class
-     * serve itself. */
+     * group (largest_of, bins.c), so that few sizes touch few pages. Later a class serves itself,
+     * or a pair of wide classes is served by the larger one (bins_split_class, bins_own_class). */
     uint8_t size_served_by[NARROW_MAX / 16 + 1], served_by[SIZE_CLASSES];
     /* A cache of pairs: a view of another heap, and this heap's view of the same context. With the
      * cache, a free of another thread's chunk need not read the other view. The owner of the other
@@ -207,6 +207,7 @@ struct heap {
 };
 
 _Static_assert(offsetof(struct heap, twins) <= HEAP_HOT_BYTES, "fits the page of FORK_PAGE");
+_Static_assert(offsetof(struct heap, views) < OS_PAGE_BYTES, "an idle heap touches one OS page");
 
 /* The numbers of a view at the last reset of the figures; dumps subtract them. */
 struct baseline {

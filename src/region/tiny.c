@@ -70,8 +70,7 @@ void *tiny_take(struct heap *heap, struct view *view, size_t size, bool *fresh) 
     struct pool *pool = heap_placement(view->context) == PLACE_APART ? bins_apart(heap) : NULL;
     if (!pool)
         return NULL;
-    unsigned size_class = blocks_class_of(size);
-    bins_split_class(heap, size_class);
+    unsigned size_class = bins_split_class(heap, blocks_class_of(size));
     struct page *page = bins_next_page(heap, &pool->bins, NULL, size_class);
     return page ? region_take(heap, page, view, size, false, fresh) : NULL;
 }

@@ -141,10 +141,6 @@ static void thinned() {
 struct alignas(128) AlignedSample {
     char values[384];
 };
-/* A chunk of this size has a block of 3 072 bytes. A slab does not align its blocks so. */
-struct alignas(64) WideSample {
-    char values[2624];
-};
 struct PlainSample {
     char values[1160];
 };
@@ -212,7 +208,6 @@ int main(int argc, char **argv) {
         {"levels", levels},
         {"plain-samples", samples<PlainSample>},
         {"aligned-samples", samples<AlignedSample>},
-        {"wide-samples", samples<WideSample>},
         {"thinned", thinned},
         {"moved", moved},
         {"barely-written", barely_written},

@@ -148,10 +148,11 @@ def rounding_above_8192_has_no_cure():
 
 
 @test
-def rounding_of_wide_samples_has_no_cure():
-    with runtime_dir() as directory, more_cc(directory, "wide-samples") as target:
-        return (check_rounding(target, "^no policy is known to save most of this memory; other "
-                                       "sizes", "^Slightly smaller chunks"))
+def rounding_of_aligned_rows_has_no_cure():
+    with runtime_dir() as directory, more_c(directory, "rows", "140000", "520", "520", "64",
+                                            "any") as target:
+        return check_rounding(target, "^no policy is known to save most of this memory; other "
+                                      "sizes", "^Slightly smaller chunks")
 
 
 @test

@@ -22,6 +22,55 @@ Test(region, what_gets_pages_of_its_own_gets_its_own_size) {
     cr_assert_eq(page->block_bytes, 1536);
 }
 
+/* 4 300 bytes fit the smaller size of the pair 4 608 and 5 120. */
+Test(region, many_chunks_of_the_smaller_size_of_a_pair_get_blocks_of_this_size) {
+    enum { BYTES = 4300, CHUNKS = 1000 };
+    static void *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
+    for (int i = 0; i < CHUNKS; i++) {
+        int64_t live = view_live_bytes(view);
+        chunks[i] = region_alloc(heap, view, BYTES, false);
+        uint32_t bytes = segment_page_of(chunks[i])->block_bytes;
+        if (live < 1 << 20)
+            cr_assert_neq(bytes, 4608, "with only %ld bytes alive", live);
+        else if (live > (1 << 20) + WIDE_PAGE_SLICES * (int64_t)SLICE_BYTES)
+            cr_assert_eq(bytes, 4608, "with %ld bytes alive", live);
+    }
+    void *mixed = region_alloc(heap, other, BYTES, false);
+    cr_assert_eq(segment_page_of(mixed)->kind, PAGE_MIXED);
+    cr_assert_eq(segment_page_of(mixed)->block_bytes, 4608, "the size is frequent in this heap");
+    void *larger = region_alloc(heap, view, 5000, false);
+    cr_assert_eq(segment_page_of(larger)->block_bytes, 5120);
+    region_free(heap, mixed);
+    region_free(heap, larger);
+    for (int i = 0; i < CHUNKS; i++)
+        region_free(heap, chunks[i]);
+    cr_assert_eq(view_live_bytes(view), 0);
+    cr_assert_eq(view_live_bytes(other), 0);
+}
+
+/* The sizes from 4 608 to 8 192 bytes share a page. When it is full, each pair has its own. */
+Test(region, wide_sizes_share_mixed_pages_in_pairs) {
+    static void *chunks[64];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    unsigned count = 0;
+    options.promote_bytes = 1 << 30; /* mixed pages only */
+    do
+        chunks[count] = region_alloc(heap, view, 4300, false);
+    while (segment_page_of(chunks[count++])->block_bytes == 8192 && count < 10);
+    cr_assert_eq(count, 8, "the first page has room for seven blocks, not %u", count - 1);
+    cr_assert_eq(segment_page_of(chunks[count - 1])->block_bytes, 5120);
+    chunks[count] = region_alloc(heap, view, 4700, false);
+    cr_assert_eq(segment_page_of(chunks[count++])->block_bytes, 5120);
+    chunks[count] = region_alloc(heap, view, 5200, false);
+    cr_assert_eq(segment_page_of(chunks[count++])->block_bytes, 6144);
+    while (count--)
+        region_free(heap, chunks[count]);
+    cr_assert_eq(view_live_bytes(view), 0);
+}
+
 Test(region, contexts_get_pages_of_their_own_at_the_bound) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);

@@ -187,18 +187,23 @@ static int64_t rounding_beyond_alignment(const struct look *look, size_t number,
     return larger(0, rounding - model_share(aligned - mean, chunks, 1));
 }
 
+/* Returns the difference between a context's blocks and chunks, if it is more than an eighth of the
+ * blocks, or if the policy slab would save more than a sixteenth of the blocks. Else 0. */
+static int64_t rounding_worth_telling(const struct look *look, size_t number) {
+    int64_t bytes = rounding_in_memory(look, number), blocks = look->totals[number].block_bytes;
+    int64_t slab = look->holders.list ? look->holders.list[number].slab_bytes : 0;
+    return bytes > blocks / 8 || slab > blocks / 16 ? bytes : 0;
+}
+
 /* Finds chunks that are much smaller than their blocks. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);
-    for (size_t i = 0; i < model->figures_count; i++) {
-        const struct model_totals *self = &look->totals[i];
-        int64_t bytes = rounding_in_memory(look, i);
-        rounding[i] = bytes > self->block_bytes / 8 ? bytes : 0;
-    }
+    for (size_t i = 0; i < model->figures_count; i++)
+        rounding[i] = rounding_worth_telling(look, i);
     struct blame blame;
-    int64_t floor = floor_of(look, 8 * MIB, 5);
-    look_blame(look, &blame, rounding, floor);
+    int64_t floor = floor_of(look, 8 * MIB, 5), floor_beyond = floor_of(look, 4 * MIB, 4);
+    look_blame(look, &blame, rounding, floor_beyond);
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
@@ -207,6 +212,8 @@ void look_for_rounding(struct look *look, const struct rule *rule) {
             uint32_t number = blame_number(&look->paths, suspect->members[k]);
             beyond += rounding_beyond_alignment(look, number, rounding[number]);
         }
+        if (suspect->figure < floor && beyond < floor_beyond)
+            continue;
         struct finding *finding =
             finding_on(look, rule, beyond >= floor ? SEVERITY_WARNING : SEVERITY_INFO, suspect,
                        suspect->figure, share(suspect->figure, blocks));
