@@ -14,7 +14,6 @@ from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_b
 
 # A small limit, so that functions are folded soon and paths wait.
 TABLES = "1M"
-PLUG_SITE = "plug_step"
 
 
 def build_step():

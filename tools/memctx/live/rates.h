@@ -60,7 +60,7 @@ struct rates {
     struct rates_sums *sums; /* sums over each subtree, by rates_add_up */
     struct rates_base_row *base;
     struct rates_base_row *base_sums; /* the base, summed over each subtree, by rates_add_up */
-    size_t count, capacity, base_count;
+    size_t count, capacity;
     bool has_base;
     double since_s; /* time of the last look that saw all contexts (rates_end) */
     uint32_t look;
