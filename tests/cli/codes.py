@@ -37,7 +37,7 @@ def help_and_version():
         check_equal(succeed("help", verb), text, f"help {verb}")
         check_equal(succeed(verb, "--version"), succeed("--version"), "version of a verb")
         for line in text.splitlines():
-            check(len(line) <= 100, f"help of {verb}: over 100 columns: {line}")
+            check(len(line) <= 80, f"help of {verb}: over 80 columns: {line}")
 
 
 @test

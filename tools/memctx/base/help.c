@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * help.c - prints help texts on terminals of any width.
+ * help.c - prints help texts for terminals of any width.
  *
  * A help text consists of blocks: a paragraph, or an option ("  --json") and, from a certain column
  * on, its description. A line that begins at that column belongs to the block before it.
@@ -13,6 +13,9 @@
 
 #include "base/terminal.h"
 
+/* With its indentation of 5 columns, a table in the manual page then fits 80 columns. */
+#define COLUMNS_OF_FILE 75
+
 static size_t longest_line(const char *text) {
     size_t longest = 0;
     while (*text) {
@@ -23,10 +26,13 @@ static size_t longest_line(const char *text) {
     return longest;
 }
 
-/* Returns the column at which the text of a line begins: behind the last two blanks in a row, else
- * behind the line's indentation. */
+/* Returns the column at which the text of a line begins: behind "usage:", behind the last two
+ * blanks in a row, or behind the line's indentation. */
 static size_t text_column(const char *line, size_t length) {
+    static const char usage[] = "usage: ";
     size_t column = strspn(line, " ");
+    if (strncmp(line, usage, strlen(usage)) == 0)
+        return strlen(usage);
     for (size_t i = column; i + 2 < length; i++)
         if (line[i] == ' ' && line[i + 1] == ' ' && line[i + 2] != ' ')
             column = i + 2;
@@ -54,9 +60,9 @@ static void print_words(const char *text, const char *end, size_t column, size_t
 }
 
 void help_print(const char *text) {
-    size_t width = terminal_columns(), column = 0, at = 0;
+    size_t width = terminal_is_output() ? terminal_columns() : COLUMNS_OF_FILE, column = 0, at = 0;
     bool in_block = false;
-    if (!terminal_is_output() || longest_line(text) <= width) {
+    if (longest_line(text) <= width) {
         fputs(text, stdout);
         return;
     }
