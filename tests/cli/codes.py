@@ -95,6 +95,8 @@ def usage_errors():
                   ["trim", "1", "--site", "a", "--context", "2"],
                   ["set", "1", "2", "--context", "3", "policy=slab"]):
         expect(2, "contexts are chosen twice", *words)
+    expect(2, "missing contexts; give their numbers", "isolate", "1")
+    expect(2, "unexpected argument: b; mark takes at most two", "mark", "1", "a", "b")
     expect(2, "when you read it", "dump", "1", "-o", "/tmp/x", "--min", "1")
     expect(2, "at most 31 bytes", "mark", "1", "x" * 32)
     expect(2, "no control characters", "mark", "1", "a\nb")

@@ -31,9 +31,10 @@ void selector_check(const char *text) {
     const char *at = text;
     do {
         if (!take_term(&at, &term)) {
-            cli_usage("--context takes numbers of contexts with commas between them, as 12,15, or "
-                      "12/4 for all contexts with the innermost 4 frames of context 12; got \"%s\"",
-                      text);
+            cli_usage(
+                "--context takes numbers of contexts with commas between them, such as 12,15, or "
+                "12/4 for all contexts with the innermost 4 frames of context 12; got \"%s\"",
+                text);
         }
     } while (*at++ == ',');
 }

@@ -137,7 +137,7 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
                   cli_current_verb->name);
     if (argc - optind > maximum)
         cli_usage(maximum == 1 ? "unexpected argument: %s; %s takes one %s"
-                               : "unexpected argument: %s",
+                               : "unexpected argument: %s; %s takes at most two of them",
                   argv[optind + maximum], cli_current_verb->name,
                   strncmp(cli_current_verb->arguments, "FILE", 4) == 0 ? "FILE" : "TARGET");
     return argv[optind];

@@ -55,7 +55,7 @@ static struct server_options parse(int argc, char **argv, bool *check) {
     if (options.wanted.all + (options.wanted.glob != NULL) + (argc > optind) != 1)
         cli_usage("serve needs either TARGETs, or --all, or --match GLOB");
     if (!words.certificate != !words.key)
-        cli_usage("--cert and --key need each other");
+        cli_usage("--cert and --key need each other; give both");
     if (!address_parse(&options.address, words.listen, &failure))
         cli_usage("%s", failure.text);
     if (!options.address.loopback && !words.token && !words.certificate) {
