@@ -62,7 +62,7 @@ def the_file_is_read_strictly():
             ("[sevre]", 1, "did you mean [serve]?"),
             ("a = 1\n[serve]", 1, '"a" stands before the first table'),
             ("# nothing\n", 1, "nothing to do"), ("", 1, "nothing to do"),
-            (serve + "[serve]", 3, '"serve" has two tables'),
+            (serve + "[serve]", 3, '"serve" has two tables; put their keys into one'),
             ("[[serve]]", 1, "one pair of brackets"),
             ("[push]\n[[push]]", 2, "in one place"), (serve + 'listen = ""', 3, "stands twice"),
             ("[serve", 1, "head of a table"),

@@ -185,7 +185,7 @@ static bool read_keys(struct reading *reading, enum part_kind kind, const struct
         const struct key *key = find_key(kind, value->key, &nearest);
         if (!key)
             return fail_at(reading, value->line, "[%s] has no key \"%.60s\"%s", table->name,
-                           value->key, nearest_text(&nearest, "", ""));
+                           value->key, nearest_text(&nearest, "", "; see memctx agent --help"));
         if (!fits(key, value))
             return fail_at(reading, value->line, "%s takes %s", key->name, kind_words[key->kind]);
         if (key->kind == KEY_MEMORY && !read_memory(reading, value))

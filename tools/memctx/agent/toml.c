@@ -256,9 +256,10 @@ static bool read_head(struct reader *reader) {
         if (strcmp(other->name, name) != 0)
             continue;
         if (other->repeated != repeated)
-            return fail_name(reader, "is [name] in one place and [[name]] in another", name);
+            return fail_name(
+                reader, "is [name] in one place and [[name]] in another; write [[name]]", name);
         if (!repeated)
-            return fail_name(reader, "has two tables", name);
+            return fail_name(reader, "has two tables; put their keys into one", name);
     }
     return finish_line(reader);
 }
@@ -276,11 +277,12 @@ static bool read_pair(struct reader *reader) {
     *place = value;
     for (size_t i = 0; i + 1 < table->count; i++)
         if (strcmp(table->values[i].key, value.key) == 0)
-            return fail_name(reader, "stands twice in its table", value.key);
+            return fail_name(reader, "stands twice in its table; keep one", value.key);
     skip_spaces(reader);
     if (*reader->at != '=')
-        return fail(reader, *reader->at == '.' ? "dotted keys are not read here; use [TABLE]"
-                                               : "a = is missing behind the key");
+        return fail(reader, *reader->at == '.'
+                                ? "dotted keys are not read here; use [TABLE]"
+                                : "a = is missing behind the key; write KEY = VALUE");
     reader->at++;
     skip_spaces(reader);
     unsigned line = reader->line;

@@ -23,7 +23,7 @@ static const char *debug_directory(const char *given) {
     struct stat status;
     char *path = realpath(given, NULL);
     if (!path || stat(path, &status) != 0)
-        cli_usage("--debug-dir takes a directory; %s; %s", given, strerror(errno));
+        cli_usage("--debug-dir takes a directory; %s: %s", given, strerror(errno));
     if (!S_ISDIR(status.st_mode))
         cli_usage("--debug-dir takes a directory; %s is a file", given);
     if (strchr(path, ':'))
