@@ -36,7 +36,7 @@ void *const *const rules_matched_shown = state.matched;
 
 /* A flag beside the number of a context's rule: nothing that the rule asks for holds for the
  * context. A byte with the flag is greater than the number of any rule, so the command's
- * outside/answer.c takes it for no rule. */
+ * outside/answer_contexts.c takes it for no rule. */
 #define RULE_IDLE 128U
 _Static_assert(POLICY_RULES_MAX < RULE_IDLE, "a number and the flag are one byte");
 
