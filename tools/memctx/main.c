@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* main.c - the table of verbs, their help, and the dispatch. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/cli.h"
+#include "base/descriptors.h"
 #include "base/fork.h"
 #include "base/help.h"
 #include "base/nearest.h"
@@ -622,38 +620,6 @@ static void print_help(void) {
     free(whole);
 }
 
-/* Opens /dev/null as each standard descriptor that is closed. Otherwise the next file or socket
- * that the command opens would get the number of standard output or standard error, and messages
- * would be written to it. Reads from descriptor 0 and writes to descriptors 1 and 2 still fail,
- * because each is opened for the other direction. In a program that the command starts, these
- * descriptors are closed again. */
-static void occupy_standard_descriptors(void) {
-    for (int descriptor = 0; descriptor <= 2; descriptor++)
-        if (fcntl(descriptor, F_GETFD) < 0 && errno == EBADF)
-            (void)!open("/dev/null", (descriptor == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
-}
-
-/* memctx top, which needs most, has nine open for one process; libraries may need some more. */
-#define DESCRIPTORS_NEEDED 12
-
-/* Ends the command if it may open too few files. Otherwise a process could seem to have ended, or
- * to have no socket, because a file below /proc could not be opened. */
-static void check_descriptors(void) {
-    int opened[DESCRIPTORS_NEEDED], count = 0, error = 0;
-    while (count < DESCRIPTORS_NEEDED && error == 0) {
-        opened[count] = fcntl(2, F_DUPFD_CLOEXEC, 3);
-        error = opened[count] < 0 ? errno : 0;
-        count += opened[count] >= 0;
-    }
-    for (int i = 0; i < count; i++)
-        close(opened[i]);
-    if (error != 0)
-        cli_die(CLI_REFUSED,
-                "only %d file descriptors are free, and %d are needed; raise the limit with "
-                "ulimit -n",
-                count, DESCRIPTORS_NEEDED);
-}
-
 /* Ends the command because its first word is no verb. `next`: the word behind it; NULL: none. */
 static _Noreturn void refuse_verb(const char *word, const char *next) {
     struct nearest nearest = nearest_begin(word);
@@ -672,7 +638,7 @@ static _Noreturn void refuse_verb(const char *word, const char *next) {
 }
 
 int main(int argc, char **argv) {
-    occupy_standard_descriptors();
+    descriptors_occupy_standard();
     if (argc < 2)
         cli_usage("missing verb");
     const char *word = argv[1];
@@ -700,7 +666,7 @@ int main(int argc, char **argv) {
     cli_words = words;
     /* `memctx run` passes its descriptors and signals to the program unchanged. */
     if (verb->run != run_main) {
-        check_descriptors();
+        descriptors_check();
         /* A caller that ignores SIGCHLD passes that on, and waitpid would then find no child. */
         signal(SIGCHLD, SIG_DFL);
     }
