@@ -5,8 +5,8 @@
  * A watch (watch.h) that replays a recording has no process. Its rates cover the time from the
  * previous moment to the shown one.
  */
-#ifndef MEMCTX_REPLAY_H
-#define MEMCTX_REPLAY_H
+#ifndef MEMCTX_LIVE_REPLAY_H
+#define MEMCTX_LIVE_REPLAY_H
 
 #include "live/rows.h"
 #include "live/watch.h"

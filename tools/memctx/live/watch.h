@@ -9,8 +9,8 @@
  * figures. New contexts, pages and names are each loaded after a pause, which is a multiple (10
  * to 100) of the time that the last loading took.
  */
-#ifndef MEMCTX_WATCH_H
-#define MEMCTX_WATCH_H
+#ifndef MEMCTX_LIVE_WATCH_H
+#define MEMCTX_LIVE_WATCH_H
 
 #include "live/rates.h"
 #include "model/wire_load.h"

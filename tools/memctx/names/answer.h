@@ -8,8 +8,8 @@
  * has the number of functions between the two that ended in a tail call (tail frames). The address
  * and the functions of each tail frame follow, innermost first.
  */
-#ifndef MEMCTX_ANSWER_H
-#define MEMCTX_ANSWER_H
+#ifndef MEMCTX_NAMES_ANSWER_H
+#define MEMCTX_NAMES_ANSWER_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* answer.h - an HTTP answer, which is sent to one or several requests. */
-#ifndef MEMCTX_ANSWER_H
-#define MEMCTX_ANSWER_H
+#ifndef MEMCTX_SERVE_ANSWER_H
+#define MEMCTX_SERVE_ANSWER_H
 
 #include <stddef.h>
 

@@ -4,8 +4,8 @@
  * evaluates the conditions, watch_act.c runs the actions, watch_files.c keeps their files,
  * watch_log.c writes the log. All of them run in one thread.
  */
-#ifndef MEMCTX_WATCH_H
-#define MEMCTX_WATCH_H
+#ifndef MEMCTX_VERBS_WATCH_H
+#define MEMCTX_VERBS_WATCH_H
 
 #include "diagnosis/conditions.h"
 #include "target/limits.h"
