@@ -15,6 +15,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "../lib/repeat.h"
+
 static void *volatile sink;
 static _Atomic int stopping;
 
@@ -210,12 +212,6 @@ static int many_paths(void) {
         __asm__ volatile("# way " #n : : : "memory");                                              \
         return block;                                                                              \
     }
-#define TEN(M, p) M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9)
-#define HUNDRED(M, p)                                                                              \
-    TEN(M, p##0)                                                                                   \
-    TEN(M, p##1)                                                                                   \
-    TEN(M, p##2)                                                                                   \
-    TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8) TEN(M, p##9)
 HUNDRED(WAY, 1)
 HUNDRED(WAY, 2)
 HUNDRED(WAY, 3)

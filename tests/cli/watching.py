@@ -25,7 +25,7 @@ def hold(**extra):
     return target([build_program("tests/cli/programs/hold.c")], **extra)
 
 
-class Watch:
+class Watch(harness.Owner):
     """A running `memctx watch --json`; its events are read one by one."""
 
     def __init__(self, live, *words, every="50ms", env=None, **extra):
@@ -36,14 +36,6 @@ class Watch:
             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=env or live.cli_env, **extra)
         self.buffer = b""
         self.seen = []
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
     def next(self, timeout_s=PATIENCE_S):
         """The next event. None: the output has ended, or timeout_s has passed."""

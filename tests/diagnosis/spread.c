@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../lib/repeat.h"
+
 #define HANDLERS 300
 #define EACH 3 /* chunks of each call path in a round */
 #define BYTES 1500
@@ -33,17 +35,6 @@ static int each = EACH;
         memset(chunk, number % 100, bytes);                                                        \
         return chunk;                                                                              \
     }
-#define TEN(what, tens)                                                                            \
-    what(tens##0) what(tens##1) what(tens##2) what(tens##3) what(tens##4) what(tens##5)            \
-        what(tens##6) what(tens##7) what(tens##8) what(tens##9)
-#define HUNDRED(what, hundred)                                                                     \
-    TEN(what, hundred##0)                                                                          \
-    TEN(what, hundred##1)                                                                          \
-    TEN(what, hundred##2)                                                                          \
-    TEN(what, hundred##3)                                                                          \
-    TEN(what, hundred##4)                                                                          \
-    TEN(what, hundred##5)                                                                          \
-    TEN(what, hundred##6) TEN(what, hundred##7) TEN(what, hundred##8) TEN(what, hundred##9)
 #define NAME(number) handler_##number,
 HUNDRED(HANDLER, 1)
 HUNDRED(HANDLER, 2)

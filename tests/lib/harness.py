@@ -77,6 +77,7 @@ def build_program(source, name=None, flags=()):
     target = os.path.join(BIN, name)
     inputs = [source, *(flag for flag in flags if flag.endswith((".c", ".cc"))),
               *glob.glob(os.path.join(os.path.dirname(source), "*.h")),
+              *glob.glob(os.path.join(ROOT, "tests/lib/*.h")),
               *glob.glob(os.path.join(ROOT, "include/memctx/*.h"))]
     inputs += glob.glob(os.path.join(ROOT, "include/memctx.h*"))
     if os.path.exists(target) and all(
@@ -138,6 +139,18 @@ def public_copy(path):
 class Finished:
     def __init__(self, returncode, stdout, stderr):
         self.returncode, self.stdout, self.stderr = returncode, stdout, stderr
+
+
+class Owner:
+    """The end of a with-block kills self.process, if it runs, and takes the rest of its output."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
 
 
 def as_user(uid):

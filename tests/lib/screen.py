@@ -14,7 +14,7 @@ import subprocess
 import termios
 import time
 
-from harness import PATIENCE_S, Failure, check
+from harness import PATIENCE_S, Failure, Owner, check
 
 SEQUENCE = re.compile(r"\033(?:\[([?>]?)([\d;]*)([@-~])|([()])(.)|([=>78MDEHc])|"
                       r"\](.*?)(?:\007|\033\\))", re.S)
@@ -179,7 +179,7 @@ class Emulator:
         return [line for line, marks in zip(self.lines(), self.marks) if marks[0]]
 
 
-class Terminal:
+class Terminal(Owner):
     """A program that runs on its own pseudo-terminal."""
 
     def __init__(self, argv, env, rows=24, columns=80):
@@ -196,13 +196,8 @@ class Terminal:
         self.process = subprocess.Popen(argv, env=env, stdin=slave, stdout=slave, stderr=slave,
                                         preexec_fn=lead)
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        super().__exit__()
         os.close(self.master)
         os.close(self.slave)
 

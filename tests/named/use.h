@@ -14,13 +14,7 @@
 
 #include <unistd.h>
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("line %d: %s\n", __LINE__, #condition);                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
 
 static inline memctx_t make(memctx_t parent, const char *name) {
     memctx_t made = memctx_create(parent, name, MEMCTX_ASET);

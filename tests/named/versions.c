@@ -14,13 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            printf("line %d: %s\n", __LINE__, #condition);                                         \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "check.h"
 
 enum { PAGE_BYTES = 4096, CANARY = 0xa5 };
 

@@ -59,7 +59,7 @@ def fake(fault, runtime):
         yield live
 
 
-class Server:
+class Server(harness.Owner):
     """Runs memctx serve. `address` is the address that it printed: a URL, or unix:PATH."""
 
     def __init__(self, runtime, *words, listen="127.0.0.1:0", environment=None, command=CLI,
@@ -78,14 +78,6 @@ class Server:
         self.first_count, self.address = int(match[1]), match[2]
         host = re.match(r"https?://(.*):(\d+)/", self.address)
         self.host, self.port = (host[1].strip("[]"), int(host[2])) if host else (None, None)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.communicate()
 
     def connect(self, timeout_s=PATIENCE_S):
         return http.client.HTTPConnection(self.host, self.port, timeout=timeout_s)

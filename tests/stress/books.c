@@ -26,6 +26,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../lib/line.h"
 #include "paths.h"
 
 enum { SLOTS_MAX = 16, RECORDS_PER_SLOT = 1500, EXCHANGE = 512, HANDLER_CHUNKS = 6 };
@@ -405,19 +406,7 @@ static bool checkpoint(char *answer, size_t answer_bytes) {
     books_write();
     printf("CHECKPOINT %d %lu\n", (int)getpid(), (unsigned long)handled_signals);
     fflush(stdout);
-    size_t length = 0; /* reads byte by byte, because parent and child share stdin */
-    while (length + 1 < answer_bytes) {
-        ssize_t got = read(0, answer + length, 1);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        if (answer[length] == '\n')
-            break;
-        length++;
-    }
-    answer[length] = 0;
-    return true;
+    return line_read(answer, answer_bytes);
 }
 
 static void round_start(void) {

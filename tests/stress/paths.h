@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "../lib/repeat.h"
+
 enum request_kind {
     REQUEST_MALLOC,
     REQUEST_CALLOC,
@@ -56,12 +58,6 @@ struct request {
     default: (request)->result = aligned_alloc((request)->alignment, (request)->size); break;      \
     }
 
-#define TEN(M, p) M(p##0) M(p##1) M(p##2) M(p##3) M(p##4) M(p##5) M(p##6) M(p##7) M(p##8) M(p##9)
-#define HUNDRED(M, p)                                                                              \
-    TEN(M, p##0)                                                                                   \
-    TEN(M, p##1)                                                                                   \
-    TEN(M, p##2)                                                                                   \
-    TEN(M, p##3) TEN(M, p##4) TEN(M, p##5) TEN(M, p##6) TEN(M, p##7) TEN(M, p##8) TEN(M, p##9)
 #define EACH_LEAF(M) HUNDRED(M, 1) TEN(M, 20) TEN(M, 21) TEN(M, 22) TEN(M, 23) TEN(M, 24) TEN(M, 25)
 #define EACH_MID(M) TEN(M, 1) TEN(M, 2) TEN(M, 3)
 #define EACH_TOP(M) TEN(M, 1)

@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../lib/line.h"
+
 /* For functions that must have a frame on the stack: neither inlined nor cloned. */
 #define FRAME __attribute__((noinline, noclone))
 
@@ -111,24 +113,11 @@ static inline void books_say(const struct books *books) {
  * its work in less than 20 ms and therefore has none yet. */
 static inline bool stand(const struct books *books, char *answer, size_t answer_bytes) {
     char line[64];
-    size_t length = 0;
     books_say(books);
     snprintf(line, sizeof line, "STAND %d\n", (int)getpid());
     say(line);
     poll(&(struct pollfd){.fd = 0, .events = POLLIN}, 1, -1);
-    /* reads byte by byte, because parent and child share standard input */
-    while (length + 1 < answer_bytes) {
-        ssize_t got = read(0, answer + length, 1);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        if (answer[length] == '\n')
-            break;
-        length++;
-    }
-    answer[length] = 0;
-    return true;
+    return line_read(answer, answer_bytes);
 }
 
 static inline uint64_t draw(uint64_t *state) {
