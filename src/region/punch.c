@@ -17,7 +17,7 @@ uint32_t trim_number FORK_PAGE;
 #define UNITS (WIDE_PAGE_SLICES * SLICE_BYTES >> UNIT_SHIFT)
 
 /* A step of a walk over the blocks that were handed out at least once. */
-struct place {
+struct step {
     char *block;
     uint64_t os_pages; /* a bit for each OS page that the block touches */
 };
@@ -30,15 +30,15 @@ static uint64_t bits_of(const char *start, const char *from, size_t bytes) {
     return ((2UL << ((last - first) & 63)) - 1) << first;
 }
 
-/* Moves `place` to the next block that was handed out at least once. If place->block is NULL, moves
+/* Moves `step` to the next block that was handed out at least once. If step->block is NULL, moves
  * it to the first such block. False: there is none. */
-static bool next_place(const struct page *page, const char *start, struct place *place) {
+static bool next_block_of(const struct page *page, const char *start, struct step *step) {
     struct reserved reserved = blocks_reserved_in(page);
     size_t granule_bytes = (size_t)page->granule_mask + 1;
     size_t granule = 0;
     unsigned index = 0;
-    if (place->block) {
-        size_t offset = (size_t)(place->block - start);
+    if (step->block) {
+        size_t offset = (size_t)(step->block - start);
         granule = offset / granule_bytes;
         index = (unsigned)((offset % granule_bytes - page->first) / page->block_bytes) + 1;
     }
@@ -48,19 +48,19 @@ static bool next_place(const struct page *page, const char *start, struct place 
         granule++;
         index = reserved.first ? 0 : reserved.count;
     }
-    place->block = (char *)(uintptr_t)start + granule * granule_bytes + page->first +
-                   (size_t)index * page->block_bytes;
-    place->os_pages = bits_of(start, place->block, page->block_bytes);
-    return place->block < page->next_block;
+    step->block = (char *)(uintptr_t)start + granule * granule_bytes + page->first +
+                  (size_t)index * page->block_bytes;
+    step->os_pages = bits_of(start, step->block, page->block_bytes);
+    return step->block < page->next_block;
 }
 
 size_t punch_held(const struct page *page) {
     uint64_t mask = blocks_punched(page);
     const char *start = segment_span_start(page);
     size_t count = 0;
-    struct place place = {0};
-    while (mask && next_place(page, start, &place))
-        count += (place.os_pages & mask) != 0;
+    struct step step = {0};
+    while (mask && next_block_of(page, start, &step))
+        count += (step.os_pages & mask) != 0;
     return count;
 }
 
@@ -84,10 +84,10 @@ bool punch_refill(struct page *page) {
         if (page->granule_mask < OS_PAGE_BYTES) /* the records were lost with the OS page */
             __builtin_memset(granule + page->records, page->meta_shift & META_MIXED ? 0 : UINT8_MAX,
                              blocks_record_bytes(page));
-        struct place place = {0};
-        while (next_place(page, start, &place))
-            if (place.os_pages >> number & 1 && !(place.os_pages & left)) {
-                push_free(page, place.block);
+        struct step step = {0};
+        while (next_block_of(page, start, &step))
+            if (step.os_pages >> number & 1 && !(step.os_pages & left)) {
+                push_free(page, step.block);
                 count++;
             }
         store_owner(&page->punched, left);
@@ -113,11 +113,11 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
             return ~0UL;
         listed[unit >> 6] |= 1UL << (unit & 63);
     }
-    struct place place = {0};
-    while (next_place(page, start, &place)) {
-        size_t unit = (size_t)(place.block - start) >> UNIT_SHIFT;
-        if (!(listed[unit >> 6] >> (unit & 63) & 1) && !(place.os_pages & blocks_punched(page)))
-            used |= place.os_pages;
+    struct step step = {0};
+    while (next_block_of(page, start, &step)) {
+        size_t unit = (size_t)(step.block - start) >> UNIT_SHIFT;
+        if (!(listed[unit >> 6] >> (unit & 63) & 1) && !(step.os_pages & blocks_punched(page)))
+            used |= step.os_pages;
     }
     for (size_t at = 0; page->granule_mask >= OS_PAGE_BYTES && at < bytes;
          at += (size_t)page->granule_mask + 1)
@@ -155,16 +155,16 @@ static size_t punch_page(struct page *page, int64_t *waste) {
     if (!empty)
         return 0;
     size_t held = 0;
-    struct place place = {0};
+    struct step step = {0};
     store_owner(&page->free, (void *)NULL);
-    while (next_place(page, start, &place)) {
-        size_t unit = (size_t)(place.block - start) >> UNIT_SHIFT;
+    while (next_block_of(page, start, &step)) {
+        size_t unit = (size_t)(step.block - start) >> UNIT_SHIFT;
         if (!(listed[unit >> 6] >> (unit & 63) & 1))
             continue;
-        if (place.os_pages & empty)
+        if (step.os_pages & empty)
             held++;
         else
-            push_free(page, place.block);
+            push_free(page, step.block);
     }
     *waste += (int64_t)held * page->waste_unit;
     store_owner(&page->punched, blocks_punched(page) | empty);

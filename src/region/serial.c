@@ -130,8 +130,8 @@ static uint32_t record_at(const struct page *page, const char *start, uint32_t u
     return low;
 }
 
-/* The place of a chunk. */
-struct place {
+/* The position of a chunk in its page. */
+struct position {
     struct serial_run run; /* the run of the chunk */
     uint32_t unit;         /* first unit of the chunk */
     /* number of the run's last record word; for the last run, which has none, the number of record
@@ -140,8 +140,8 @@ struct place {
 };
 
 /* Finds the chunk that begins at the pointer. False: no chunk begins there. The function is inline,
- * so that `place` stays in registers. */
-INLINE bool find(const struct page *page, const void *chunk, struct place *place) {
+ * so that `position` stays in registers. */
+INLINE bool find(const struct page *page, const void *chunk, struct position *position) {
     const char *start = segment_span_start(page);
     size_t offset = (size_t)((const char *)chunk - start);
     uint32_t unit = (uint32_t)(offset / SERIAL_UNIT);
@@ -156,27 +156,27 @@ INLINE bool find(const struct page *page, const void *chunk, struct place *place
         if (several)
             run.count = serial_bits(record, SERIAL_FIRST_BITS, SERIAL_END_BITS);
     }
-    *place = (struct place){.run = run, .unit = unit, .number = number};
+    *position = (struct position){.run = run, .unit = unit, .number = number};
     uint32_t behind = unit - run.first; /* wraps around for a unit before the run */
     return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
 /* Like find, but ends the program unless the pointer is a chunk that is alive. */
-INLINE struct place find_alive(const struct page *page, const void *chunk) {
-    struct place place;
-    if (UNLIKELY(!find(page, chunk, &place)))
+INLINE struct position find_alive(const struct page *page, const void *chunk) {
+    struct position position;
+    if (UNLIKELY(!find(page, chunk, &position)))
         region_report(MISUSE_INTERIOR, page, chunk);
-    if (UNLIKELY(state_of(page, place.unit) != SERIAL_LIVE))
+    if (UNLIKELY(state_of(page, position.unit) != SERIAL_LIVE))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    return place;
+    return position;
 }
 
-static uint32_t bytes_of(const struct place *place) {
-    return place->run.units * SERIAL_UNIT;
+static uint32_t bytes_of(const struct position *position) {
+    return position->run.units * SERIAL_UNIT;
 }
 
-static uint32_t requested_of(const struct place *place) {
-    return bytes_of(place) - place->run.slack;
+static uint32_t requested_of(const struct position *position) {
+    return bytes_of(position) - position->run.slack;
 }
 
 /* --- pages ---------------------------------------------------------------------------------- */
@@ -385,17 +385,17 @@ INLINE void serial_zero(const struct page *page, void *chunk, size_t bytes) {
 }
 
 static void free_chunk(struct heap *heap, struct page *page, void *chunk) {
-    struct place place = find_alive(page, chunk);
+    struct position position = find_alive(page, chunk);
     if (page->used > 1) { /* a page without live chunks needs no table */
         uint64_t *gone = gone_of(page);
         if (UNLIKELY(!gone))
             return; /* the free cannot be noted, so the chunk stays alive */
-        set_dead(gone, place.unit);
+        set_dead(gone, position.unit);
     }
-    store_owner(&page->found, (uint16_t)place.number);
-    view_account_free(page->view, requested_of(&place));
-    serial_zero(page, chunk, bytes_of(&place));
-    is_dead(heap, page, bytes_of(&place));
+    store_owner(&page->found, (uint16_t)position.number);
+    view_account_free(page->view, requested_of(&position));
+    serial_zero(page, chunk, bytes_of(&position));
+    is_dead(heap, page, bytes_of(&position));
     if (blocks_are_watched(page))
         segment_watch(chunk);
     if (UNLIKELY(!page->used))
@@ -404,24 +404,25 @@ static void free_chunk(struct heap *heap, struct page *page, void *chunk) {
 
 static bool release(struct heap *heap, struct page *page, void *chunk, struct freed *freed) {
     (void)heap;
-    struct place place = find_alive(page, chunk);
-    uint64_t *gone = gone_of(page), bit = 1UL << place.unit % 64;
+    struct position position = find_alive(page, chunk);
+    uint64_t *gone = gone_of(page), bit = 1UL << position.unit % 64;
     if (UNLIKELY(!gone))
         return false;
-    if (UNLIKELY(or_release(&gone[words_of(page) + place.unit / 64], bit) & bit))
+    if (UNLIKELY(or_release(&gone[words_of(page) + position.unit / 64], bit) & bit))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
-    serial_zero(page, chunk, bytes_of(&place));
-    *freed = (struct freed){.paid = page->view, .requested = requested_of(&place), .block = chunk};
+    serial_zero(page, chunk, bytes_of(&position));
+    *freed =
+        (struct freed){.paid = page->view, .requested = requested_of(&position), .block = chunk};
     return true;
 }
 
 /* Does the owner's part of a free by another thread. The chunk was taken off the list page->remote,
  * or never was in that list. */
 static void settle_freed(struct heap *heap, struct page *page, const void *chunk) {
-    struct place place;
-    if (find(page, chunk, &place)) {
-        set_dead(page->gone, place.unit);
-        is_dead(heap, page, bytes_of(&place));
+    struct position position;
+    if (find(page, chunk, &position)) {
+        set_dead(page->gone, position.unit);
+        is_dead(heap, page, bytes_of(&position));
     }
 }
 
@@ -449,7 +450,7 @@ static void free_parked(struct heap *owner, struct page *page, void *chunk) {
 }
 
 /* Returns the last run without its last chunk. */
-static uint64_t run_without(uint64_t run, const struct place *last) {
+static uint64_t run_without(uint64_t run, const struct position *last) {
     if (last->run.count > 1)
         return run - last->run.units - (1UL << SERIAL_COUNT_SHIFT);
     return last->unit | (uint64_t)serial_records(run) << SERIAL_RECORDS_SHIFT;
@@ -457,29 +458,29 @@ static uint64_t run_without(uint64_t run, const struct place *last) {
 
 /* Resizes a chunk where it stands. False: nothing changed. */
 static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had) {
-    struct place place = find_alive(page, chunk);
-    uint32_t old = bytes_of(&place), bytes = bytes_for(size);
+    struct position position = find_alive(page, chunk);
+    uint32_t old = bytes_of(&position), bytes = bytes_for(size);
     char *end = (char *)chunk + old;
     if (size > SMALL_MAX)
         return false;
     if (end == page->next_block && page == region_for(page)->serial) { /* the last chunk */
-        if (!append(page, run_without(page->run, &place), place.unit, bytes / SERIAL_UNIT,
+        if (!append(page, run_without(page->run, &position), position.unit, bytes / SERIAL_UNIT,
                     bytes - (uint32_t)size))
             return false;
         if (bytes < old)
             page->fresh = 0; /* the bytes behind the chunk are handed out again, and are not zero */
     } else if (size > old || size * 2 < old || old - size > SLACK_MAX) {
         return false;
-    } else if (old - size != place.run.slack) {
-        if (place.run.count > 1 || place.number == serial_records(page->run))
+    } else if (old - size != position.run.slack) {
+        if (position.run.count > 1 || position.number == serial_records(page->run))
             return false; /* all chunks of a run have one slack */
-        uint32_t *record = serial_record(page, segment_span_start(page), place.number);
-        uint32_t shape = serial_shape(place.run.units, old - (uint32_t)size);
-        store_owner(record, place.unit | shape << SERIAL_FIRST_BITS);
+        uint32_t *record = serial_record(page, segment_span_start(page), position.number);
+        uint32_t shape = serial_shape(position.run.units, old - (uint32_t)size);
+        store_owner(record, position.unit | shape << SERIAL_FIRST_BITS);
     }
     if (size < old)
         serial_zero(page, (char *)chunk + size, old - size);
-    *had = requested_of(&place);
+    *had = requested_of(&position);
     view_account_free(page->view, *had);
     view_account_alloc(page->view, size);
     return true;
@@ -499,13 +500,13 @@ static uint32_t context_of(const struct page *page, const void *chunk) {
 }
 
 static size_t usable(const struct page *page, const void *chunk) {
-    struct place place = find_alive(page, chunk);
-    return bytes_of(&place);
+    struct position position = find_alive(page, chunk);
+    return bytes_of(&position);
 }
 
 static size_t requested(const struct page *page, const void *chunk) {
-    struct place place = find_alive(page, chunk);
-    return requested_of(&place);
+    struct position position = find_alive(page, chunk);
+    return requested_of(&position);
 }
 
 static void describe(const struct page *page, struct text *text) {

@@ -38,7 +38,7 @@ struct end {
 };
 
 /* The key of a function that stands in a full path, and its node. */
-struct place {
+struct keyed_node {
     uint64_t key;
     uint32_t node;
 };
@@ -127,28 +127,28 @@ static bool is_cut(const struct blame_paths *paths, uint32_t number) {
 }
 
 static int by_key(const void *a, const void *b) {
-    const struct place *left = a, *right = b;
+    const struct keyed_node *left = a, *right = b;
     return left->key < right->key ? -1 : left->key > right->key;
 }
 
 /* Lists the functions of the tree, sorted by key. Called while the tree has only full paths. */
-static struct place *list_places(const struct tree *tree) {
-    struct place *places = cli_alloc(tree->count, sizeof *places);
+static struct keyed_node *list_by_key(const struct tree *tree) {
+    struct keyed_node *sorted = cli_alloc(tree->count, sizeof *sorted);
     for (uint32_t i = 1; i < tree->count; i++)
-        places[i - 1] = (struct place){tree->nodes[i].key, i};
-    qsort(places, tree->count - 1, sizeof *places, by_key);
-    return places;
+        sorted[i - 1] = (struct keyed_node){tree->nodes[i].key, i};
+    qsort(sorted, tree->count - 1, sizeof *sorted, by_key);
+    return sorted;
 }
 
 /* For a path whose outer end was cut off: returns the node of the caller of its outermost function,
  * if this function has exactly one node in the tree of full paths; else 0, the root. */
-static uint32_t find_caller(struct tree *tree, const struct place *places, size_t count,
+static uint32_t find_caller(struct tree *tree, const struct keyed_node *sorted, size_t count,
                             uint32_t number) {
     struct who_step outermost = {tree->paths->frames[tree->paths->first[number + 1] - 2], 0};
-    const struct place wanted = {.key = key_of(tree, outermost)};
-    const struct place *at = bsearch(&wanted, places, count, sizeof *places, by_key);
-    if (!at || (at > places && at[-1].key == at->key) ||
-        (at + 1 < places + count && at[1].key == at->key))
+    const struct keyed_node wanted = {.key = key_of(tree, outermost)};
+    const struct keyed_node *at = bsearch(&wanted, sorted, count, sizeof *sorted, by_key);
+    if (!at || (at > sorted && at[-1].key == at->key) ||
+        (at + 1 < sorted + count && at[1].key == at->key))
         return 0;
     return tree->nodes[at->node].parent;
 }
@@ -203,17 +203,17 @@ static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int
 static void add_members(struct tree *tree, const struct blame *blame, const int64_t *figures,
                         uint8_t group, bool cut) {
     size_t count = tree->count - 1;
-    struct place *places = cut ? list_places(tree) : NULL;
+    struct keyed_node *sorted = cut ? list_by_key(tree) : NULL;
     for (size_t i = 0; i < blame->count; i++) {
         const struct blame_suspect *suspect = &blame->suspects[i];
         for (size_t k = 0; k < suspect->count && suspect->group == group; k++) {
             uint32_t number = blame_number(tree->paths, suspect->members[k]);
             if (is_cut(tree->paths, number) == cut)
                 add_member(tree, (uint32_t)i, number, figures[number],
-                           cut ? find_caller(tree, places, count, number) : 0);
+                           cut ? find_caller(tree, sorted, count, number) : 0);
         }
     }
-    free(places);
+    free(sorted);
 }
 
 static void make_tree(struct tree *tree, const struct blame *blame, const struct blame_paths *paths,
