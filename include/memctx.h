@@ -236,7 +236,7 @@ static inline int memctx_reset_requested(memctx_t context) {
 static inline memctx_t memctx_switch(memctx_t context) {
     return memctx_do_switch ? memctx_do_switch(context) : NULL;
 }
-/* Returns the current context of this thread; NULL: none. */
+/* Returns the current context of the calling thread; NULL: none. Any thread. */
 static inline memctx_t memctx_current(void) {
     return memctx_do_current ? memctx_do_current() : NULL;
 }
@@ -285,7 +285,9 @@ static inline MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size
                                               : memctx_libc_aligned_alloc(alignment, bytes);
 }
 /* Resizes a chunk as realloc does. A chunk in a context of this thread stays in that context,
- * whatever `context` says. When `chunk` is NULL, allocates in `context`. */
+ * whatever `context` says; a chunk in a context of another thread leaves that context. When `chunk`
+ * is NULL, allocates in `context`. Returns NULL with errno ENOMEM, and leaves the chunk as it is,
+ * when memory is short or the context's limit is reached. Any thread, if `chunk` is not NULL. */
 MEMCTX_SIZE_IS(3)
 static inline MEMCTX_MUST_USE void *memctx_realloc(memctx_t context, void *chunk, size_t bytes) {
     return chunk ? realloc(chunk, bytes) : memctx_alloc(context, bytes);
