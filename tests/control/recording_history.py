@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: MIT
+"""Recordings: the moments of a recording, and the contexts in them, over time."""
+import contextlib
+import json
+import os
+import re
+import struct
+import tempfile
+import time
+
+import harness
+from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
+from recorded import (DIRECTORY, OLDEST_S, RING_AT, ROUNDS, block_at, check_whole, dump_of,
+                      first_moments, moments_of, patch, postmortem_of, read, recorded,
+                      recording_of, wait_moments)
+
+
+@test
+def recording_has_a_history():
+    """FILE@start, FILE@-TIME and FILE@now read moments of a recording; doctor finds the growth
+    between them."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 4)
+        target.process.kill()
+        target.process.wait(timeout=60)
+        report = postmortem_of(path)
+        # a control group that is nearly full makes the OOM killer the likely cause
+        check(re.search("called _exit or exec$| of its limit: |OOM killer$", report["ended_text"]),
+              report["ended_text"])
+        moments = report["moments"]
+        check_equal(len(moments), len(moments_of(read(path))), "moments")
+        for at, moment in (("start", moments[0]), ("now", moments[-1])):
+            check_equal(dump_of(f"{path}@{at}")["totals"]["requested_bytes"],
+                        moment["requested_bytes"], f"live bytes at @{at}")
+        last_s = moments[-1]["uptime_s"]
+        back_ms = int((last_s - moments[2]["uptime_s"]) * 1000) + 1  # a time just before moment 2
+        back = dump_of(f"{path}@-{back_ms}ms")
+        check_equal(back["totals"]["requested_bytes"], moments[1]["requested_bytes"],
+                    "the moment at @-TIME")
+        done = run_cli("diff", "--json", f"{path}@start", f"{path}@now")
+        grew = json.loads(done.stdout)
+        check_equal(grew["totals"]["growth"]["requested_bytes"],
+                    moments[-1]["requested_bytes"] - moments[0]["requested_bytes"],
+                    "growth in diff")
+        check("leak_here" in str(grew["contexts"][0]["path"]), "the leak is not first in diff")
+        check_equal(report["growth"]["requested_bytes"],
+                    grew["totals"]["growth"]["requested_bytes"], "growth in postmortem")
+        env = {**harness.clean_env(), "TZ": "XYZ-5:30"}
+        last = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(int(moments[-1]["time_s"]) + 19800))
+        told = run_cli("postmortem", path, env=env).stdout
+        check(f"last moment: {last} +0530, at" in told, f"{told}, want {last} +0530")
+        taken = time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(moments[0]["time_s"]))
+        os.utime(path, (1, 1))
+        check(f'"taken":"{taken}"' in run_cli("report", f"{path}@start", "-o", "-").stdout,
+              f"the page of @start does not say {taken}")
+        growth = postmortem_of(f"{path}@-{back_ms}ms", "--last", "100ms")["growth"]
+        check(abs(growth["since_uptime_s"] - moments[0]["uptime_s"]) < 0.02,
+              "the moment before moment 1")
+        check_equal(growth["requested_bytes"],
+                    moments[1]["requested_bytes"] - moments[0]["requested_bytes"],
+                    "growth before moment 1")
+        check_equal(postmortem_of(f"{path}@start", "--last", "100ms")["growth"], None,
+                    "growth before the first moment")
+        found = json.loads(run_cli("doctor", "--json", path).stdout)
+        # Moments that follow each other closely share a mark.
+        check(2 <= found["samples"] <= min(len(moments), 25),
+              f"looks of doctor: {found['samples']}")
+        for word, code in (("-99h", 1), ("soon", 2)):
+            check_equal(run_cli("dump", f"{path}@{word}").returncode, code,
+                        f"exit status of @{word}")
+        check_equal(run_cli("frag", path).returncode, 1, "exit status of frag")
+        for words in (("dump", path, "--sort", "reserved"),
+                      ("dump", path, "--flat", "--sort", "waste"),
+                      ("dump", path, "--svg", "-", "--sort", "pinned"),
+                      ("export", path, "--folded", "-", "--metric", "waste")):
+            done = run_cli(*words)
+            check_equal((done.returncode, done.stdout), (1, ""),
+                        f"exit status and output of {words}")
+            check(f"a recording holds no pages, so {words[-1]} is not known" in done.stderr,
+                  done.stderr)
+        snapshot = os.path.join(directory, "kept.mctx")
+        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
+        check_equal(dump_of(snapshot)["totals"], dump_of(path)["totals"], "totals of the snapshot")
+        for words in (("postmortem", snapshot), ("dump", f"{snapshot}@now")):
+            done = run_cli(*words)
+            check_equal(done.returncode, 1, f"exit status of {words}")
+            check("recording" in done.stderr, done.stderr)
+
+
+@test
+def recording_has_the_latest_identifier():
+    """The last moment names a context by the identifier that it had at that moment. The directory
+    before the last one is still there, because the process may end while it writes one."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        for word in ("first", "/export of a customer"):
+            target.say(f"identify {word}")
+            wait_moments(path, (len(moments_of(read(path))) if os.path.exists(path) else 0) + 3)
+        target.kill()
+        labels = [(context["frame"] or {}).get("function") for context in dump_of(path)["contexts"]]
+        check("sessions: /export of a customer" in labels, f"labels: {labels}")
+        valid = [block_at(read(path), at, DIRECTORY) is not None
+                 for at in (4096, 4096 + (1536 << 10))]
+        check_equal(valid, [True, True], "the two directories")
+
+
+@test
+def recording_of_a_quiet_process():
+    """A process that does nothing still gets a moment every 10 s."""
+    if ROUNDS <= 5:
+        raise Skip("takes 12 s; make torture-control does it")
+    with recorded(0) as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        wait_until(lambda: len(moments_of(read(path))) > 1, "a second moment", timeout_s=OLDEST_S)
+
+
+@test
+def recording_judges_no_sum():
+    """[smaller contexts] holds a buffer of stdio and saw two million strings come and go: no array
+    grew by copying."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path)
+        target.say("strings")
+        wait_until(lambda: dump_of(path)["totals"]["frees"] >= 2000000, "a moment with the frees",
+                   timeout_s=60)
+        rest = next(one for one in dump_of(path)["contexts"]
+                    if (one["frame"] or {}).get("function") == "[smaller contexts]")
+        check(rest["self"]["frees"] >= 2000000, f"the sum has no frees: {rest}")
+        findings = json.loads(run_cli("doctor", "--json", path).stdout)["findings"]
+        check("copies" not in [one["id"] for one in findings], f"{findings}")
+
+
+@test
+def recording_is_switched_on_and_off():
+    """memctx set starts and stops recordings of a running process; each file is readable and says
+    how it ended."""
+    program = harness.build_program("tests/control/recorded.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        with harness.Target([harness.CLI, "run", "--", program], runtime, preload=False) as target:
+            target.hear()
+            target.wait_socket()
+
+            def switch(value, code=0, message=None):
+                done = run_cli("set", target.pid, f"record={value}", env=target.cli_env)
+                told = message or f"record is now {value}"
+                check(done.returncode == code and told in done.stdout + done.stderr,
+                      f"record={value}: {done.stdout}{done.stderr}")
+
+            one, two = (os.path.join(directory, name) for name in ("one", "two"))
+            plain = os.path.join(directory, "plain")
+            with open(plain, "wb"):
+                pass
+            switch("off")
+            for value, message in (("relative", "takes off, or the absolute path"),
+                                   ("", "takes off, or the absolute path"),
+                                   ("/" + "x" * 600, "takes off, or the absolute path"),
+                                   (plain, "nothing can be recorded in"),
+                                   (plain + "/x", "it is not a directory"),
+                                   ("/proc/nothing/x", "its folder does not exist"),
+                                   ("/proc", "no files can be made there" if os.geteuid() == 0
+                                    else "permission denied")):
+                switch(value, 1, message)
+            check_equal(sorted(os.listdir(directory)), ["plain"], "files after refusals")
+            for where in (one, two, two):
+                switch(where)
+                wait_moments(recording_of(where, target.pid))
+            # the command fails, and the old recording goes on
+            switch(two + "/nothing/x", 1, "its folder does not exist")
+            kept = recording_of(two, target.pid).replace(".rec", ".1.rec")
+            for path in (recording_of(one, target.pid), kept):
+                check_whole(path, time.time())
+                told = postmortem_of(path)
+                check_equal(told["ended"], "switched-off", path)
+                check("the process went on" in told["ended_text"], told["ended_text"])
+            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "running",
+                        "the last one")
+            switch("off")
+            switch("off")
+            check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "switched-off",
+                        "the last one")
+            switch(one)
+            wait_until(lambda: len(os.listdir(one)) == 2, "a new file beside the old one")
+            wait_moments(recording_of(one, target.pid))
+            target.kill()
+            check_equal(postmortem_of(recording_of(one, target.pid))["ended"], "killed",
+                        "after the end of the process")
+            check_whole(recording_of(one, target.pid), time.time())
+
+
+SLEPT_AT = 120 + 8  # offset of slept_ns in a moment
+
+
+@test
+def recording_of_a_machine_that_slept():
+    """@-TIME, --last and the names of marks count the time that the machine slept."""
+    with contextlib.contextmanager(first_moments)() as path:
+        data = bytearray(read(path))
+        moments = moments_of(data)
+        for at, _, body in moments[-2:]:
+            patch(data, at, SLEPT_AT,
+                  struct.pack("<Q", struct.unpack_from("<Q", body, SLEPT_AT)[0] + 3 * 3600 * 10**9))
+        with open(path, "wb") as file:
+            file.write(data)
+        uptimes = [moment["uptime_s"] for moment in postmortem_of(path)["moments"]]
+        check(abs(dump_of(f"{path}@-1h")["uptime_s"] - uptimes[-3]) < 0.02, "the moment at @-1h")
+        since_s = postmortem_of(path, "--last", "1h")["growth"]["since_uptime_s"]
+        check(abs(since_s - uptimes[-3]) < 0.02, "the moment of --last 1h")
+        text = run_cli("postmortem", path, "--last", "1h").stdout
+        check(re.search(r"\nin the last 108\d\d\.\d s of the recording", text), text)
+        names = [mark["name"] for mark in dump_of(path)["marks"]]
+        check(names and all(name.startswith("-3h00m") for name in names[:-1]), f"marks: {names}")
+
+
+def frames_of(path):
+    """What top --batch prints for each moment of a recording."""
+    return [json.loads(line) for line in run_cli("top", path, "--batch", "1000", "--json",
+                                                 "--limit", "500").stdout.splitlines()]
+
+
+def churned(contexts):
+    """The contexts of churn's own chunks among those that diff or top prints."""
+    paths = ((context, context["path"]) for context in contexts)
+    return [context for context, path in paths
+            if (path if isinstance(path, str) else path[0]).startswith("churn ")]
+
+
+@test
+def recording_of_a_context_that_grows_late():
+    """A context is summed with others until it is large, so the growth of its counters is not known
+    at first. diff and top do not show all of its allocations as growth."""
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        wait_moments(path, 3)
+        target.say("churn")
+        wait_until(lambda: any(churned(frame["list"]) for frame in frames_of(path)),
+                   "churn in the recording", timeout_s=60)
+        target.kill()
+        frames, moments = frames_of(path), postmortem_of(path)["moments"]
+        first = next(i for i, frame in enumerate(frames) if churned(frame["list"]))
+        check(first > 0, "churn is large at the first moment")
+        row = churned(frames[first]["list"])[0]
+        check_equal((row["requested_bytes"], row["allocs_per_s"]), (8 << 20, None),
+                    "the rate of churn")
+        rates = [one["allocs_per_s"]
+                 for one in frames[first]["list"] if one["path"] == "[smaller contexts]"]
+        check_equal(rates, [None], "the rate of the smaller contexts")
+        back_ms = int((moments[-1]["uptime_s"] - moments[first - 1]["uptime_s"]) * 1000)
+        diff = json.loads(run_cli("diff", "--json", f"{path}@-{back_ms}ms", path).stdout)
+        row = churned(diff["contexts"])[0]
+        check_equal((row["growth"]["allocs"], row["growth"]["requested_bytes"]), (None, 8 << 20),
+                    "the growth of churn")
+        check(diff["totals"]["growth"]["allocs"] > 0, "the growth of all contexts")
+
+
+@contextlib.contextmanager
+def phases(**env):
+    """Starts recorded_phases.c under memctx run --record; yields it and the path of its
+    recording."""
+    program = harness.build_program("tests/control/recorded_phases.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", f"--record={directory}", "--", program]
+        with harness.Target(argv, runtime, preload=False, **env) as target:
+            check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+            yield target, os.path.join(directory, f"memctx-{target.pid}-recorded_phases.rec")
+
+
+def bytes_of(dump, label):
+    return sum(context["self"]["requested_bytes"] for context in dump["contexts"]
+               if (context["frame"] or {}).get("function") == label)
+
+
+@test
+def recording_of_paths_that_were_dropped():
+    """Contexts of an early moment whose paths the newest directory lacks are [forgotten paths]."""
+    with phases() as (target, path):
+        for number in range(4):
+            check_equal(target.ask(f"phase {number}"), "done", "a phase")
+        target.kill()
+        check_whole_sums(early := dump_of(f"{path}@-5s"))
+        check(bytes_of(early, "[forgotten paths]") > early["totals"]["requested_bytes"] / 2,
+              f"forgotten: {early['totals']}")
+        check(bytes_of(early, "[smaller contexts]") < 100000, "the smaller contexts")
+        last = dump_of(path)
+        check_equal(bytes_of(last, "[forgotten paths]"), 0, "forgotten at the end")
+        check_whole_sums(last)
+
+
+def check_whole_sums(dump):
+    total = sum(context["self"]["requested_bytes"] for context in dump["contexts"])
+    check_equal(total, dump["totals"]["requested_bytes"], "the sum over the contexts")
+
+
+def pieces_of(body, part):
+    """(offset, bytes) of the pieces of this part in a directory."""
+    found, at = [], 0
+    while at < len(body):
+        kind, length = struct.unpack_from("<II", body, at)
+        if kind == part:
+            found.append((at + 8, length))
+        at += 8 + length
+    return found
+
+
+SINCE = 0x53444352
+
+
+@test
+def recording_of_ids_that_changed_their_meaning():
+    """After a path got the id of a removed one, the directory says from which moment on the ids
+    have their meaning. Figures of earlier moments are [forgotten paths]."""
+    with phases(MEMCTX_TABLES="1M") as (target, path):
+        target.ask("phase 0")
+        for number in range(1, 60):
+            target.ask("paths")
+            if number % 15 == 0:
+                target.ask(f"phase {number // 15 % 4}")
+                wait_moments(path, len(moments_of(read(path))) + 2)
+                newest = max((block_at(read(path), at, DIRECTORY) or (0, b"")
+                              for at in (4096, (4096 + RING_AT) // 2)))
+                if pieces_of(newest[1], SINCE):
+                    break
+            time.sleep(0.3)
+        target.kill()
+        data = bytearray(read(path))
+        found = {at: block for at in (4096, (4096 + RING_AT) // 2)
+                 if (block := block_at(data, at, DIRECTORY))}
+        at = max(found, key=lambda at: found[at][0])
+        pieces = pieces_of(found[at][1], SINCE)
+        listed = [pair for offset, length in pieces
+                  for pair in struct.iter_unpack("<II", found[at][1][offset:offset + length])]
+        check(listed and listed == sorted(listed), f"since: {listed}")
+        last = moments_of(data)[-1]
+        check_equal(len(listed), struct.unpack_from("<I", last[2], 20)[0],
+                    "an element for each entry of the last moment")
+        check(any(since for _, since in listed) and all(since <= last[1] for _, since in listed),
+              f"since: {listed}")
+        before = dump_of(path)
+        for offset, length in pieces:  # as if all ids had got their meaning just now
+            new = b"".join(struct.pack("<II", number, last[1])
+                           for number, _ in struct.iter_unpack("<II", found[at][1][offset:offset +
+                                                                                   length]))
+            patch(data, at, offset, new)
+        with open(path, "wb") as file:
+            file.write(data)
+        check_equal(dump_of(path)["contexts"], before["contexts"], "the last moment")
+        first = dump_of(f"{path}@start")
+        check_whole_sums(first)
+        check_equal(bytes_of(first, "[forgotten paths]") + bytes_of(first, "[smaller contexts]"),
+                    first["totals"]["requested_bytes"], "the first moment")
