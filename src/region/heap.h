@@ -236,6 +236,10 @@ struct heap_global {
     uint64_t lost_views; /* atomic: operations that could not be accounted; 0 means exact */
 };
 INTERNAL struct heap_global heap_global;
+/* Guards the accounts of emergency chunks, the lists of large chunks of named contexts
+ * (region/reset.h), guarded chunks (region/guard.h), terms that the program asks for
+ * (region/terms.h), and the table of named contexts (named/named.h). */
+INTERNAL struct lock region_lock;
 /* The control thread may take views and caches from the heap of a thread that is not inside the
  * allocator: see context/visit.c. The owner calls heap_await before it uses slots, caches, or the
  * list of its views, and waits until such a visit is over. The owner need not call heap_await to

@@ -59,10 +59,6 @@ void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size
 /* Adds to the accounts the chunks that signal handlers got from segment_emergency_alloc, which
  * counts no chunk. */
 void region_settle(struct heap *heap);
-/* Guards the accounts of emergency chunks, the lists of large chunks of named contexts
- * (region/reset.h), guarded chunks (region/guard.h), terms that the program asks for
- * (region/terms.h), and the table of named contexts (named/named.h). */
-INTERNAL struct lock region_lock;
 /* Returns the page of a chunk, also of a huge one. NULL: the pointer is not the library's. */
 struct page *region_page_of(const void *chunk);
 /* True for a pointer to a multiple of SEGMENT_BYTES. segment_page_of would take such a pointer for

@@ -19,8 +19,6 @@
 
 #include "region/tiny.h"
 
-/* Guards the lists of large chunks, among other data: see region.h. */
-INTERNAL struct lock region_lock;
 INTERNAL uint32_t region_named_any; /* atomic: not 0 once the process has made a named context */
 
 /* Makes the view's context, which has no chunks, a named context. `placement` is PLACE_APART, or a
