@@ -51,12 +51,10 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
         region_of(view->region)->asked = at_once;
         return;
     }
-    /* A program may have as many regions as call paths, so the tables' budget counts regions. The
-     * budget does not refuse the region of a context with TERMS_ZERO: the context's chunks would
-     * stay in mixed pages, which cannot zero freed chunks. */
+    /* A program may have as many regions as call paths, so the tables' budget counts regions. */
     int64_t bytes = (int64_t)meta_block_bytes(sizeof(struct region));
     enum tables_share share = placement == PLACE_DEFAULT ? TABLES_OTHERS : TABLES_PLACED;
-    if (!tables_take(bytes, terms_with(view->context, TERMS_ZERO) ? TABLES_MUST : share))
+    if (!tables_take(bytes, share))
         return;
     struct region *region = meta_alloc(sizeof *region);
     if (!region) {

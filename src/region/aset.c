@@ -6,17 +6,23 @@
 #include "region/simple.h"
 #include "region/slab.h"
 
+/* True for a context without a region whose chunks go to the mixed pages of heap->apart: it has
+ * PLACE_APART, or its freed chunks are to be zeroed, which heap->mixed cannot do. */
+INLINE bool goes_apart(const struct view *view) {
+    return UNLIKELY(heap_placement(view->context) == PLACE_APART) ||
+           UNLIKELY(terms_with(view->context, TERMS_ZERO) != NULL);
+}
+
 /* Chooses the bins for the view's next chunks, and returns a page of these bins with a free block.
  * See aset_page_of. */
 INLINE struct page *page_of(struct heap *heap, struct view *view, unsigned size_class,
                             size_t room) {
     struct page *page = NULL;
     struct bins *region = region_serving(view);
-    enum placement placement = heap_placement(view->context);
-    struct pool *apart = UNLIKELY(placement == PLACE_APART) && !region ? bins_apart(heap) : NULL;
+    struct pool *apart = !region && goes_apart(view) ? bins_apart(heap) : NULL;
     if (apart) {
         size_class = bins_split_class(heap, size_class);
-        aset_set_bins(view, &apart->bins); /* until the context's placement changes */
+        aset_set_bins(view, &apart->bins); /* until the context's placement or terms change */
         return bins_next_page(heap, &apart->bins, NULL, size_class);
     }
     if (region) { /* in a region each class, or pair of classes, has pages of its own */

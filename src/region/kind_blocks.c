@@ -71,14 +71,17 @@ COLD static void check_freed(const struct page *page, char *block, const char *c
     check_fill(page, block);
 }
 
+/* The flags of pages in which a free may have to overwrite the block. */
+#define META_WIPES (META_CHECKED | META_ALIGNED | META_APART)
+
 /* Overwrites a freed block: with a pattern in the checking mode (check.h), or with zeros if the
- * context's terms ask for that. Contexts with such terms always have pages of their own. */
-COLD static void wipe_freed(const struct page *page, char *block, const char *chunk,
-                            size_t requested) {
-    const struct view *view = load_acquire(&page->view);
+ * terms of the context that paid ask for that. Contexts with such terms have pages of their own, or
+ * share the mixed pages of heap->apart. */
+COLD static void wipe_freed(const struct page *page, const struct view *paid, char *block,
+                            const char *chunk, size_t requested) {
     if (check_is_on(page))
         check_freed(page, block, chunk, requested);
-    else if (view && terms_with(view->context, TERMS_ZERO))
+    else if (terms_with(paid->context, TERMS_ZERO))
         __builtin_memset(block, 0, page->block_bytes - simple_bytes(page));
 }
 
@@ -101,11 +104,12 @@ static void free_block(struct heap *heap, struct page *page, void *chunk) {
     void *at = region_block_of(page, chunk, &block);
     struct record record = release_record(page, at, block, chunk);
     size_t requested = page->block_bytes - record.slack;
-    view_account_free(paid_until_now(heap, page, at, &record, chunk), requested);
+    struct view *paid = paid_until_now(heap, page, at, &record, chunk);
+    view_account_free(paid, requested);
     if (simple_is(page))
         simple_unlink(page, block);
-    if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
-        wipe_freed(page, block, chunk, requested);
+    if (UNLIKELY(load_relaxed(&page->meta_shift) & META_WIPES))
+        wipe_freed(page, paid, block, chunk, requested);
     bool changes = load_plain(&page->meta_shift) == META_MIXED
                        ? blocks_free_mixed(heap, page, block)
                        : blocks_free_owned(heap, page, block);
@@ -120,8 +124,8 @@ static bool release(struct heap *heap, struct page *page, void *chunk, struct fr
     freed->paid = paid_until_now(heap, page, at, &record, chunk);
     freed->requested = page->block_bytes - record.slack;
     freed->block = block;
-    if (UNLIKELY(load_relaxed(&page->meta_shift) & (META_CHECKED | META_ALIGNED)))
-        wipe_freed(page, block, chunk, freed->requested);
+    if (UNLIKELY(load_relaxed(&page->meta_shift) & META_WIPES))
+        wipe_freed(page, freed->paid, block, chunk, freed->requested);
     return true;
 }
 

@@ -686,9 +686,9 @@ MUTANTS = {
         "    int64_t left = terms->passed ? 0 : terms->limit - terms_live(number);",
         ["rules:limit-fails-with-enomem"]),
     "zero-spares-others-frees": (
-        "src/region/kind_blocks.c", "    if (UNLIKELY(load_relaxed(&page->meta_shift) & "
-                                    "(META_CHECKED | META_ALIGNED)))\n"
-                                    "        wipe_freed(page, block, chunk, freed->requested);\n",
+        "src/region/kind_blocks.c",
+        "    if (UNLIKELY(load_relaxed(&page->meta_shift) & META_WIPES))\n"
+        "        wipe_freed(page, freed->paid, block, chunk, freed->requested);\n",
         "", ["rules:zero-zeroes"]),
     "own-pages-wait-for-bytes": (
         "src/region/alloc.c", "    if (!at_once &&\n        (live < options.promote_bytes",

@@ -243,6 +243,12 @@ def a_rule_that_asks_for_pages_of_every_path():
 
 
 @test
+def a_rule_that_zeroes_the_chunks_of_every_path():
+    """Paths whose freed chunks are zeroed share pages when the tables have no room for more."""
+    return note(rule_for_full_tables("site_?=zero", allocs=300000)[0])
+
+
+@test
 def a_rule_that_makes_slabs_of_every_path():
     """The limit also counts the lists that a slab keeps for its pages."""
     return note(rule_for_full_tables("site_?=own,slab", 16 << 20, 400000)[0])

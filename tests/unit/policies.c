@@ -6,6 +6,7 @@
 #include "policy_tests.h"
 #include "region/punch.h"
 #include "region/slab.h"
+#include "region/terms.h"
 
 Test(slab, blocks_have_the_size_that_is_asked_for) {
     static const size_t sizes[] = {5, 24, 130, 270, 1030, 2100, 7200};
@@ -377,5 +378,38 @@ Test(place, a_page_that_was_left_and_trimmed_serves_again) {
             region_free(heap, chunks[i]);
         }
         region_free(heap, other);
+    }
+}
+
+/* Checks that a freed chunk is zero. The allocator uses the first two words of a free block. */
+static void check_zero(const char *chunk, size_t size) {
+    for (size_t i = 16; i < size; i++)
+        cr_assert_eq(chunk[i], 0, "byte %zu of %zu", i, size);
+}
+
+Test(terms, without_room_for_a_region_freed_chunks_are_zeroed_in_mixed_pages) {
+    static const size_t sizes[] = {40, 200, 3000};
+    static const enum placement placements[] = {PLACE_APART, PLACE_SLAB, PLACE_GENERATION};
+    struct heap *heap = heap_new(), *other = heap_new();
+    terms_table[3].flags = TERMS_OWN | TERMS_ZERO;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t context = 7 + i;
+        struct view *view = heap_view(heap, context);
+        cr_assert(terms_set(context, 3));
+        place(context, placements[i]);
+        tables_add(tables_limit_bytes());
+        int64_t before = tables_used_bytes;
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            char *mine = memset(alloc(heap, view, sizes[s], false), 1, sizes[s]);
+            char *others = memset(alloc(heap, view, sizes[s], false), 1, sizes[s]);
+            cr_assert_eq(page_at(mine)->kind, PAGE_MIXED);
+            free_like_api(heap, mine);
+            check_zero(mine, sizes[s]);
+            region_free(other, others);
+            check_zero(others, sizes[s]);
+        }
+        cr_assert_null(view->region);
+        cr_assert_eq(tables_used_bytes, before);
+        tables_add(-tables_limit_bytes());
     }
 }
