@@ -116,6 +116,17 @@ COLD static void leave(struct heap *heap, struct view *view, struct region *regi
         bins_put_aside(heap, &region->bins, i);
 }
 
+/* Called when placements or terms have changed. Each context whose region no rule asks for any more
+ * leaves the region, also a context that will never allocate again. */
+COLD static void leave_unasked(struct heap *heap) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
+        struct view *view = heap_view_at(heap, i);
+        struct region *region = view->region ? region_of(view->region) : NULL;
+        if (region && region->asked && !terms_with(view->context, TERMS_OWN))
+            leave(heap, view, region);
+    }
+}
+
 /* Makes the region follow the context's terms, and prints the warning of a limit if it is due. */
 COLD static void look_at_terms(struct heap *heap, struct view *view) {
     unsigned number = terms_number(view->context);
@@ -123,8 +134,6 @@ COLD static void look_at_terms(struct heap *heap, struct view *view) {
     struct region *region = view->region ? region_of(view->region) : NULL;
     if (region && !follows_terms(view->region, number))
         region_change_terms(heap, view->region, number);
-    if (region && region->asked && !(load_relaxed(&terms->flags) & TERMS_OWN))
-        leave(heap, view, region);
     if (load_relaxed(&terms->to_tell) && exchange_relaxed(&terms->to_tell, 0))
         REGION_HOOK(tell_limit, terms, view->context);
 }
@@ -136,8 +145,10 @@ static unsigned look_around(struct heap *heap, struct view *view) {
     heap_collect_if_any(heap);
     if (UNLIKELY(heap->trims != load_relaxed(&trim_number)))
         trim_heap(heap);
-    if (UNLIKELY(heap->placings != load_relaxed(&heap_placings)))
+    if (UNLIKELY(heap->placings != load_relaxed(&heap_placings))) {
         heap_reconsider(heap);
+        leave_unasked(heap);
+    }
     /* The placement is read after heap_placings. If the placement changes later, the next call
      * finds a new heap_placings. */
     enum placement placement = heap_placement(view->context);

@@ -413,3 +413,24 @@ Test(terms, without_room_for_a_region_freed_chunks_are_zeroed_in_mixed_pages) {
         tables_add(-tables_limit_bytes());
     }
 }
+
+Test(terms, a_context_that_allocates_no_more_leaves_its_region_too) {
+    enum { CHUNKS = 20 };
+    static char *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 7), *further = heap_view(heap, 8);
+    terms_table[3].flags = TERMS_OWN;
+    cr_assert(terms_set(7, 3));
+    place(7, PLACE_APART);
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = alloc(heap, view, 100, false);
+    struct page *page = page_at(chunks[0]);
+    cr_assert_eq(page->view, view);
+    cr_assert(terms_set(7, 0));
+    place(7, PLACE_DEFAULT);
+    alloc(heap, further, 100, false);
+    cr_assert(region_of(view->region)->left);
+    for (int i = 0; i < CHUNKS; i++)
+        free_like_api(heap, chunks[i]);
+    cr_assert_eq(page->kind, PAGE_NONE, "its page is given back with its last chunk");
+}
