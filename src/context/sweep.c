@@ -196,7 +196,6 @@ static bool take_out(uint32_t id, bool over) {
     if (!(tree_node(id)->flags & TREE_LEAVING)) {
         if (!tree_unlink(id))
             return false;
-        tree_flag(id, TREE_LEAVING);
         state.leaving = true;
     } else if (over) {
         tree_remove(id);
@@ -235,12 +234,10 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
             continue;
         }
         if (node->flags & TREE_LEAVING) {
-            if (tree_link(id)) {
+            if (tree_link(id))
                 tree_flag(id, TREE_LATE); /* paths through the node may have waited meanwhile */
-                tree_unflag(id, TREE_LEAVING);
-            } else {
+            else
                 state.leaving = true;
-            }
         }
         if (pinned || (!now && !was_seen(id, here->allocs)))
             here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;

@@ -107,20 +107,33 @@ const char *tree_fixed_label(uint32_t id) {
     return tree_node(id)->module == MODULE_OTHERS ? labels[TREE_OTHERS] : NULL;
 }
 
+/* While a node [other callers] is out of the tree (tree_unlink), its entry stays in its parent's
+ * list with this tag, so that tree_child finds this node instead of making a second one. */
+#define OUT_TAG (1U << TREE_ID_BITS)
+
+static struct tree_frame frame_of_node(const struct tree_node *node) {
+    return (struct tree_frame){node->address, node->module, node->exact};
+}
+
+/* Returns what stands for a node in its parent's list, or in the table. */
+static uint32_t entry_of(uint32_t id) {
+    const struct tree_node *node = tree_node(id);
+    bool out = node->module == MODULE_OTHERS && node->flags & TREE_LEAVING;
+    return tree_child_tag(frame_of_node(node)) ^ (out ? OUT_TAG | id : id);
+}
+
 static uint64_t key_hash(uint32_t parent, struct tree_frame frame) {
     return hash_mix(frame.address,
                     (uint64_t)parent << 17 | (uint64_t)frame.module << 1 | frame.exact);
 }
 
-/* Returns the child's id in the table, or 0. Sets *at to the place where the search ended. */
+/* Returns the id of the child whose entry in the table has the tag, or 0. */
 static NOINLINE uint32_t find_in_table(const struct table *table, uint32_t parent,
-                                       struct tree_frame frame, uint64_t *at) {
-    *at = 0;
+                                       struct tree_frame frame, uint32_t tag) {
     if (!table)
         return 0;
-    uint32_t tag = tree_child_tag(frame);
-    for (*at = key_hash(parent, frame) & table->mask;; *at = (*at + 1) & table->mask) {
-        uint32_t child = load_acquire(&table->ids[*at]), id = child ^ tag;
+    for (uint64_t at = key_hash(parent, frame) & table->mask;; at = (at + 1) & table->mask) {
+        uint32_t child = load_acquire(&table->ids[at]), id = child ^ tag;
         if (!child)
             return 0;
         if (id < 1U << TREE_ID_BITS && LIKELY(tree_node_is(id, parent, frame)))
@@ -144,11 +157,10 @@ static void table_fill(struct table *table) {
         const struct tree_node *node = tree_node(id);
         if (!(node->flags & TREE_IN_TABLE))
             continue;
-        struct tree_frame frame = {node->address, node->module, node->exact};
-        uint64_t at = key_hash(node->parent, frame) & table->mask;
+        uint64_t at = key_hash(node->parent, frame_of_node(node)) & table->mask;
         while (table->ids[at])
             at = (at + 1) & table->mask;
-        store_release(&table->ids[at], tree_child_tag(frame) | id);
+        store_release(&table->ids[at], entry_of(id));
         tree.table_count++;
     }
 }
@@ -216,10 +228,6 @@ void tree_free_old(void) {
         noted->older = NULL;
 }
 
-static struct tree_frame frame_of_node(const struct tree_node *node) {
-    return (struct tree_frame){node->address, node->module, node->exact};
-}
-
 /* True if the table may take `waiting` more children although it is full by tables_hash_is_full,
  * because the budget has no room for a larger table. Searches in the table get longer. */
 static bool may_be_fuller(uint64_t waiting) {
@@ -256,39 +264,74 @@ static void link_newest(enum tables_share share) {
         tree.linked++;
 }
 
-bool tree_unlink(uint32_t id) {
+/* Replaces a node's entry in its parent's list, or in the table, by `entry`. */
+static void replace_entry(uint32_t id, uint32_t entry) {
     const struct tree_node *node = tree_node(id);
     struct tree_node *parent = tree_node(node->parent);
-    if (id >= tree.linked) /* link_newest would link the node later */
-        return false;
-    if (node->module == MODULE_OTHERS)
-        tree_unflag(node->parent, TREE_HAS_OTHERS);
     for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++)
         if ((parent->children[i] & ((1U << TREE_ID_BITS) - 1)) == id)
-            store_release(&parent->children[i], TOMBSTONE);
-    if (node->flags & TREE_IN_TABLE) {
-        struct tree_frame frame = frame_of_node(node);
-        uint64_t at = key_hash(node->parent, frame) & tree.table->mask;
-        /* A fork may have copied the tree between the flag and the entry. */
-        while (tree.table->ids[at] && tree.table->ids[at] != (tree_child_tag(frame) | id))
-            at = (at + 1) & tree.table->mask;
-        if (tree.table->ids[at]) {
-            store_release(&tree.table->ids[at], TOMBSTONE);
-            tombstones++;
-        }
+            store_release(&parent->children[i], entry);
+    if (!(node->flags & TREE_IN_TABLE))
+        return;
+    uint64_t at = key_hash(node->parent, frame_of_node(node)) & tree.table->mask;
+    /* A fork may have copied the tree between the flag and the entry. */
+    while (tree.table->ids[at] && tree.table->ids[at] != entry_of(id))
+        at = (at + 1) & tree.table->mask;
+    bool removed = entry == TOMBSTONE;
+    tombstones += tree.table->ids[at] && removed;
+    if (tree.table->ids[at])
+        store_release(&tree.table->ids[at], entry);
+    if (removed)
         tree_unflag(id, TREE_IN_TABLE);
-    }
+}
+
+bool tree_unlink(uint32_t id) {
+    const struct tree_node *node = tree_node(id);
+    if (id >= tree.linked) /* link_newest would link the node later */
+        return false;
+    bool others = node->module == MODULE_OTHERS;
+    if (others)
+        tree_unflag(node->parent, TREE_HAS_OTHERS);
+    replace_entry(id, others ? entry_of(id) ^ OUT_TAG : TOMBSTONE);
+    tree_flag(id, TREE_LEAVING);
     return true;
+}
+
+/* Puts a node [other callers] that is out of the tree back. */
+static void put_back(uint32_t id) {
+    replace_entry(id, entry_of(id) ^ OUT_TAG);
+    tree_unflag(id, TREE_LEAVING);
+}
+
+/* Puts the node [other callers] of `parent` back if it is out of the tree, and returns it; else
+ * returns 0. */
+static uint32_t put_others_back(uint32_t parent, struct tree_frame frame) {
+    const struct tree_node *node = tree_node(parent);
+    uint32_t tag = tree_child_tag(frame) ^ OUT_TAG, found = 0;
+    for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
+        uint32_t id = node->children[i] ^ tag;
+        if (id - 1 < (1U << TREE_ID_BITS) - 1 && tree_node_is(id, parent, frame))
+            found = id;
+    }
+    if (!found)
+        found = find_in_table(tree.table, parent, frame, tag);
+    if (found)
+        put_back(found);
+    return found;
 }
 
 bool tree_link(uint32_t id) {
     const struct tree_node *node = tree_node(id);
+    if (node->module == MODULE_OTHERS) {
+        put_back(id);
+        tree_flag(node->parent, TREE_HAS_OTHERS);
+        return true;
+    }
     /* A look-up that missed this node may have made another node for the frame. From then on only
      * that other node is found. */
     if (tree_find(node->parent, frame_of_node(node)) || !link_node(id, TABLES_SITE))
         return false;
-    if (node->module == MODULE_OTHERS)
-        tree_flag(node->parent, TREE_HAS_OTHERS);
+    tree_unflag(id, TREE_LEAVING);
     return true;
 }
 
@@ -312,6 +355,8 @@ static void give_gone(uint32_t id, bool idle) {
 /* If there is no memory to note the id, the id is never used again. */
 void tree_remove(uint32_t id) {
     struct gone *block = gone_block(id / TREE_NODES_PER_BLOCK);
+    if (tree_node(id)->module == MODULE_OTHERS)
+        replace_entry(id, TOMBSTONE);
     *tree_node(id) = (struct tree_node){0};
     tables_add(-TREE_NODE_COUNTED);
     uint32_t *leaf = load_relaxed(&loops[id / LOOPS_PER_LEAF]);
@@ -442,7 +487,10 @@ static uint32_t new_id(enum tables_share share) {
 static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     if (share != TABLES_UNCOUNTED && UNLIKELY(tree_ids_are_past(share)))
         return 0; /* a large budget has room for more nodes than there are ids */
-    uint32_t id = take_gone(parent, share);
+    uint32_t id = frame.module == MODULE_OTHERS ? put_others_back(parent, frame) : 0;
+    if (id)
+        return id;
+    id = take_gone(parent, share);
     bool again = id;
     if (!again && !tables_take(TREE_NODE_COUNTED, share))
         return 0;
@@ -469,11 +517,10 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
 }
 
 NOINLINE uint32_t tree_find_in_table(uint32_t parent, struct tree_frame frame) {
-    uint64_t at;
     /* The table holds children only of nodes whose own entries are all taken. */
     if (!load_acquire(&tree_node(parent)->children[TREE_INLINE_CHILDREN - 1]))
         return 0;
-    return find_in_table(load_acquire(&tree.table), parent, frame, &at);
+    return find_in_table(load_acquire(&tree.table), parent, frame, tree_child_tag(frame));
 }
 
 uint32_t tree_find_again(uint32_t parent, struct tree_frame frame) {

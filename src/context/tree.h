@@ -62,7 +62,7 @@ enum tree_flags {
     TREE_FOLDED = 16,  /* the function of the node's frame recurs below the node: see tree_loop */
     TREE_COLD = 32,    /* the node's figures are to move further out: see context/evict.h */
     TREE_MARKED = 128, /* a mark refers to the node, so the node stays: see control/marks.c */
-    /* the node is in no list of children, and is removed when no thread can know its id */
+    /* no look-up finds the node any more; it is removed when no thread can know its id */
     TREE_LEAVING = 64,
 };
 
@@ -190,9 +190,11 @@ INLINE void tree_unflag(uint32_t id, enum tree_flags flag) {
 }
 
 /* tree_unlink takes a node out of its parent's list of children, so that no thread finds the node
- * any more. False: the node is too new to stand in a list. tree_link puts the node back. False:
- * there is no room, or another node for the frame is in the list. Where they return false, nothing
- * has changed. tree_remove makes the node's id free for a new node. The caller holds tree_lock. */
+ * any more, and flags it TREE_LEAVING. False: the node is too new to stand in a list. tree_link
+ * puts the node back. False: there is no room, or another node for the frame is in the list. Where
+ * they return false, nothing has changed. If tree_others needs a node that was taken out, it puts
+ * the node back, so a parent never has two nodes [other callers]. tree_remove makes the id of a
+ * node that was taken out free for a new node. The caller holds tree_lock. */
 bool tree_unlink(uint32_t id);
 bool tree_link(uint32_t id);
 void tree_remove(uint32_t id);

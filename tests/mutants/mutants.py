@@ -834,11 +834,11 @@ MUTANTS = {
         ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-in-no-list": (
         "src/context/sweep.c",
-        "            if (tree_link(id)) {\n"
+        "            if (tree_link(id))\n"
         "                tree_flag(id, TREE_LATE); /* paths through the node may have waited "
         "meanwhile */\n"
-        "                tree_unflag(id, TREE_LEAVING);\n            } else {\n"
-        "                state.leaving = true;\n            }",
+        "            else\n"
+        "                state.leaving = true;",
         "            tree_unflag(id, TREE_LEAVING);",
         ["model:nodes-leave-under-look-ups"]),
     "nodes-come-back-beside-others": (
@@ -849,11 +849,11 @@ MUTANTS = {
         "src/context/tree.h", "LIKELY(id - 1 < (1U << TREE_ID_BITS) - 1)", "LIKELY(id)",
         ["model:nodes-leave-under-look-ups"]),
     "places-of-children-that-left-are-unused": (
-        "src/context/tree.c", "            store_release(&parent->children[i], TOMBSTONE);",
+        "src/context/tree.c", "            store_release(&parent->children[i], entry);",
         "            store_release(&parent->children[i], 0);",
         ["model:children-leave-under-look-ups"]),
     "children-stay-in-the-table": (
-        "src/context/tree.c", "        store_release(&tree.table->ids[at], TOMBSTONE);\n", "",
+        "src/context/tree.c", "        store_release(&tree.table->ids[at], entry);\n", "",
         ["model:children-leave-under-look-ups"]),
     "children-are-elder-than-their-parents": (
         "src/context/tree.c", "TREE_NODES_PER_BLOCK, first = parent + 1;",

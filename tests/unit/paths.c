@@ -95,6 +95,45 @@ Test(tree, a_forked_child_finds_its_new_nodes) {
     }
 }
 
+static void leave_tree(uint32_t id, bool for_good) {
+    lock_take(&tree_lock);
+    cr_assert(tree_unlink(id));
+    if (for_good)
+        tree_remove(id);
+    lock_release(&tree_lock);
+}
+
+/* `elder` children stand before [other callers] in the parent's list, so the node's entry is beside
+ * its parent or in the table. The table grows while the node is out of the tree. */
+static void check_others(uintptr_t address, unsigned elder) {
+    struct tree_frame frame = {.address = address, .module = MODULE_NONE};
+    uint32_t parent = tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED), count;
+    for (unsigned i = 0; i < elder; i++, frame.address += 4)
+        cr_assert(tree_child(parent, frame, TABLES_UNCOUNTED));
+    uint32_t others = tree_others(parent, TABLES_MUST);
+    cr_assert(others);
+    leave_tree(others, false);
+    cr_assert_not(tree_find(parent, (struct tree_frame){.module = MODULE_OTHERS}));
+    for (unsigned i = 0; i < 4000; i++, frame.address += 4)
+        cr_assert(tree_child(parent, frame, TABLES_UNCOUNTED));
+    count = tree_count();
+    cr_assert_eq(tree_others(parent, TABLES_MUST), others, "a second one");
+    cr_assert_eq(tree_count(), count);
+    cr_assert_not(tree_node(others)->flags & TREE_LEAVING);
+    cr_assert_eq(tree_find(parent, (struct tree_frame){.module = MODULE_OTHERS}), others);
+    leave_tree(others, true);
+    cr_assert(tree_is_gone(others));
+    others = tree_others(parent, TABLES_MUST);
+    cr_assert_eq(tree_others(parent, TABLES_MUST), others);
+    cr_assert_eq(tree_node(others)->parent, parent);
+    cr_assert_not(tree_node(others)->flags & TREE_LEAVING);
+}
+
+Test(tree, others_that_left_come_back) {
+    check_others(0x1000000, 0);
+    check_others(0x2000000, 2 * TREE_INLINE_CHILDREN);
+}
+
 Test(tree, fixed_nodes_have_labels) {
     for (uint32_t id = 1; id < TREE_FIXED_COUNT; id++) {
         const char *label = tree_fixed_label(id);
