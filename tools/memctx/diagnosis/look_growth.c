@@ -73,8 +73,8 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
            : growth->kind == TREND_STEPS
                ? "likely: the times between the steps fit an array or arena that fills evenly"
            : growth->kind == TREND_STEADY
-               ? "likely: it grew in every interval; whether the program still uses the "
-                 "memory is not known"
+               ? "likely a leak, but a cache that is not full yet grows like this, too; whether "
+                 "the program still uses the memory is not known"
                : "likely: it grew in spite of pauses or dips; whether the program still uses the "
                  "memory is not known";
 }
@@ -114,6 +114,9 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     return cli_copy(chunks_became_larger(growth)
                         ? "the program adds more to them than it removes, as to a buffer, a list "
                           "or a table that is not emptied"
+                    : growth->kind == TREND_STEADY
+                        ? "it is a leak, a queue that is not drained, or a cache that is not "
+                          "full yet"
                         : "it is a leak, or a queue that is not drained");
 }
 
