@@ -27,18 +27,36 @@ static bool has_any(const struct model_figures *figures) {
            (model_totals_any(&figures->self) || figures->self.pinned_bytes > 0);
 }
 
-static bool are_alike(const struct blame_paths *paths, uint32_t a, uint32_t b) {
+/* Returns a key of the source lines of a frame. Without these, the key is that of the address. */
+static uint64_t source_of(const struct model_frame *frame) {
+    uint64_t hash = folding_function_key(frame);
+    if (frame->kind != WIRE_KIND_PATH)
+        return hash;
+    for (uint32_t i = 0; frame->names && i < frame->names->count; i++) {
+        const struct model_function *function = &frame->names->functions[i];
+        if (function->line <= 0 || !function->name)
+            return folding_mix(hash, frame->address);
+        hash = folding_mix(folding_mix(hash, who_function_key(frame, i)), (uint64_t)function->line);
+    }
+    return frame->names ? hash : folding_mix(hash, frame->address);
+}
+
+static bool are_alike(const struct blame_paths *paths, const uint64_t *sources, uint32_t a,
+                      uint32_t b) {
+    const struct model_context *contexts = paths->model->contexts;
     uint32_t count = paths->first[a + 1] - paths->first[a];
     if (paths->first[b + 1] - paths->first[b] != count)
         return false;
     for (uint32_t i = 0; i < count; i++)
-        if (compare_frames(paths->model, paths->frames[paths->first[a] + i],
-                           paths->frames[paths->first[b] + i]) != 0)
+        if (sources[contexts[paths->frames[paths->first[a] + i]].frame->number] !=
+            sources[contexts[paths->frames[paths->first[b] + i]].frame->number])
             return false;
     return true;
 }
 
-/* Finds the figures with equal folded paths, and fills in paths->same and paths->alike. */
+/* Finds the figures with equal folded paths, and fills in paths->same, paths->alike and
+ * paths->next.
+ */
 static void find_alike(struct blame_paths *paths) {
     const struct model *model = paths->model;
     size_t slots = 1024;
@@ -46,24 +64,30 @@ static void find_alike(struct blame_paths *paths) {
         slots *= 2;
     /* hash table: number of figures + 1; 0: the slot is free */
     uint32_t *table = cli_alloc(slots, sizeof *table);
+    uint64_t *sources = cli_alloc(model->frame_count, sizeof *sources);
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next)
+        sources[frame->number] = source_of(frame);
     for (uint32_t i = 0; i < model->figures_count; i++) {
         uint64_t hash = 0;
         paths->same[i] = i;
         if (paths->first[i + 1] == paths->first[i])
             continue;
-        for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++) {
-            const struct model_frame *frame = model->contexts[paths->frames[k]].frame;
-            hash = folding_mix(hash, frame->kind == WIRE_KIND_PATH ? frame->address
-                                                                   : folding_function_key(frame));
-        }
+        for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++)
+            hash = folding_mix(hash, sources[model->contexts[paths->frames[k]].frame->number]);
         size_t slot = hash & (slots - 1);
-        while (table[slot] != 0 && !are_alike(paths, table[slot] - 1, i))
+        while (table[slot] != 0 && !are_alike(paths, sources, table[slot] - 1, i))
             slot = (slot + 1) & (slots - 1);
         if (table[slot] == 0)
             table[slot] = i + 1;
-        paths->same[i] = table[slot] - 1;
-        paths->alike[paths->same[i]]++;
+        uint32_t same = table[slot] - 1;
+        paths->same[i] = same;
+        paths->alike[same]++;
+        if (same != i) {
+            paths->next[i] = paths->next[same];
+            paths->next[same] = i;
+        }
     }
+    free(sources);
     free(table);
 }
 
@@ -76,6 +100,7 @@ void blame_paths_make(struct blame_paths *paths, const struct model *model) {
     paths->plain = cli_alloc(model->figures_count, sizeof *paths->plain);
     paths->same = cli_alloc(model->figures_count, sizeof *paths->same);
     paths->alike = cli_alloc(model->figures_count, sizeof *paths->alike);
+    paths->next = cli_alloc(model->figures_count, sizeof *paths->next);
     folding_paths_begin(&folding, model);
     for (uint32_t i = 0; i < model->figures_count; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
@@ -101,6 +126,7 @@ void blame_paths_free(struct blame_paths *paths) {
     free(paths->plain);
     free(paths->same);
     free(paths->alike);
+    free(paths->next);
 }
 
 /* --- suspects -------------------------------------------------------------------------------- */
@@ -241,6 +267,37 @@ void blame_make(struct blame *blame, const struct blame_paths *paths, const int6
     if (blame->count > 0)
         qsort(blame->suspects, blame->count, sizeof *blame->suspects, by_suspect);
     sorting = NULL;
+}
+
+/* Returns how many of the innermost frames of two folded paths have equal addresses. */
+static uint32_t shared_frames(const struct blame_paths *paths, uint32_t a, uint32_t b) {
+    uint32_t count = paths->first[a + 1] - paths->first[a], shared = 0;
+    while (shared < count && compare_frames(paths->model, paths->frames[paths->first[a] + shared],
+                                            paths->frames[paths->first[b] + shared]) == 0)
+        shared++;
+    return shared;
+}
+
+void blame_add_alike(const struct blame_paths *paths, struct blame_suspect *suspect) {
+    uint32_t number = blame_number(paths, suspect->members[0]), shared = paths->plain[number];
+    uint32_t whole = paths->first[number + 1] - paths->first[number];
+    bool copies = false;
+    if (suspect->count > 1 || paths->alike[number] < 2)
+        return;
+    for (uint32_t i = paths->next[number]; i != 0; i = paths->next[i]) {
+        uint32_t equal = shared_frames(paths, number, i);
+        copies |= equal < whole;
+        shared = equal < shared ? equal : shared;
+    }
+    suspect->frames = paths->alike[number] <= BLAME_LISTED ? paths->plain[number] : shared;
+    if (!copies) {
+        suspect->frames = shared;
+        suspect->alike = paths->alike[number];
+        return;
+    }
+    suspect->members = cli_grow(suspect->members, paths->alike[number], sizeof *suspect->members);
+    for (uint32_t i = paths->next[number]; i != 0; i = paths->next[i])
+        suspect->members[suspect->count++] = model_figures_at(paths->model, i)->context;
 }
 
 void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,

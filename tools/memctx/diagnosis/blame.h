@@ -18,7 +18,9 @@
 #include "model/model.h"
 #include "model/who.h"
 
-#define BLAME_GROUPS 2
+#define BLAME_LISTED 12 /* commands list at most so many contexts; else they name shared frames */
+#define BLAME_RHYTHMS 4 /* ways in which the memory of a script grows (rhythm.h) */
+#define BLAME_GROUPS (2 * BLAME_RHYTHMS)
 
 struct blame_suspect {
     int64_t figure;    /* sum over the members */
@@ -53,9 +55,12 @@ struct blame_paths {
     uint32_t *first;  /* start of each path in `frames`; a path ends where the next one starts */
     /* plain[n]: number of innermost frames before the first frame that folding left out */
     uint32_t *plain;
-    /* same[n]: the lowest number m for which the figures m and n have equal folded paths */
+    /* same[n]: the lowest number m for which the figures m and n have equal folded paths. Frames
+     * are equal if they have the same functions and source lines: a compiler that unrolls a loop
+     * makes several addresses of one line. Without source lines, equal frames have one address. */
     uint32_t *same;
     uint32_t *alike; /* alike[same[n]]: how many figures have the folded path of the figures n */
+    uint32_t *next;  /* next[n]: the next number with the folded path of n; 0: there is none */
 };
 static inline uint32_t blame_number(const struct blame_paths *paths, uint32_t context) {
     return paths->model->contexts[context].figures->number;
@@ -67,6 +72,10 @@ void blame_paths_free(struct blame_paths *paths);
  * are ignored. A `floor` below 1 counts as 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
+/* Adds the other contexts with the folded path of a suspect's only member. If all their frames have
+ * equal addresses, counts them in suspect->alike; else makes them members. Of members that commands
+ * list, suspect->frames counts the frames of the whole path. */
+void blame_add_alike(const struct blame_paths *paths, struct blame_suspect *suspect);
 /* Sets members[context] for the members of the suspect, and for all contexts whose folded path is
  * that of a member, even if they have no live chunks. */
 void blame_widen(const struct blame_paths *paths, const struct blame_suspect *suspect,

@@ -409,7 +409,10 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
     struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
-        const struct growth *part = &growths[blame_number(&look->paths, suspect->members[k])];
+        uint32_t number = blame_number(&look->paths, suspect->members[k]);
+        const struct growth *part = &growths[number];
+        if (look->paths.same[number] != number) /* its figures are in the row of an alike path */
+            continue;
         if (part->kind != TREND_STEPS && part->kind > sum.kind)
             sum.kind = part->kind;
         sum.bytes = model_tame(sum.bytes + part->bytes);

@@ -80,11 +80,10 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     return finding;
 }
 
-#define SELECTOR_IDS 12   /* more contexts than this are selected by the frames that they share */
 #define SELECTOR_PARTS 40 /* most groups with one cause that are selected, the largest ones */
 
 /* Returns a selector for a suspect whose contexts share innermost frames. It names these frames if
- * no other context has them, or if there are more than SELECTOR_IDS contexts; else it lists ids.
+ * no other context has them, or if there are more than BLAME_LISTED contexts; else it lists ids.
  * The caller frees it. */
 static char *selector_of_alike(const struct model *model, const struct blame_suspect *suspect) {
     uint32_t example = suspect->members[0], frames = suspect->frames;
@@ -99,7 +98,7 @@ static char *selector_of_alike(const struct model *model, const struct blame_sus
                  selector_same_frames(model, example, i, frames);
     for (size_t i = 0; i < suspect->count; i++)
         members += selector_same_frames(model, example, suspect->members[i], frames);
-    bool listed = suspect->count <= SELECTOR_IDS && (alike != members || members < suspect->count);
+    bool listed = suspect->count <= BLAME_LISTED && (alike != members || members < suspect->count);
     if (!listed) {
         char *common = cli_format("%s/%" PRIu32, text, frames);
         free(text);

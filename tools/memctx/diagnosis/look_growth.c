@@ -551,11 +551,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         struct blame_suspect *suspect = &blame.suspects[i];
         for (size_t k = 0; k < suspect->count; k++)
             taken[blame_number(&look->paths, suspect->members[k])] = true;
-        uint32_t number = blame_number(&look->paths, suspect->members[0]);
-        if (suspect->count == 1 && look->paths.alike[number] > 1) {
-            suspect->alike = look->paths.alike[number];
-            suspect->frames = look->paths.plain[number];
-        }
+        blame_add_alike(&look->paths, suspect);
         /* A cache that fills is not joined with a leak. */
         suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
     }
