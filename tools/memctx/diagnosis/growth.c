@@ -22,6 +22,10 @@
 #define CHANCE 3.0
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
+#define FADE_PARTS 4 /* growth that fades is judged at the ends of so many parts of the samples */
+/* V8 frees the buffers of dead objects when it collects garbage, at the latest after so many bytes.
+ */
+#define COLLECTED_AFTER (64 * MIB)
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
  * of a row is the number of the figures of the first of these contexts. */
@@ -136,6 +140,15 @@ static bool falls_somewhere(const double *x, size_t count) {
     return false;
 }
 
+/* True if series->values at the samples of series->few become slower in time, or from sample to
+ * sample: a program that waits while somebody looks makes intervals of time uneven. */
+static bool few_are_slower(struct series *series, const double *seconds) {
+    for (size_t i = 0; i < series->few_count; i++)
+        series->x[i] = (double)i;
+    return trend_is_slower(seconds, series->values, series->few_count) ||
+           trend_slackens(series->x, series->values, series->few_count);
+}
+
 /* True if the path's growth slows down at the samples of series->few. `seconds`, `allocs` (of the
  * process) and series->values (bytes of the path) have one element for each of these samples. If
  * memctx reset lowered the counts of allocations in between, only the time is judged. */
@@ -149,14 +162,54 @@ static bool samples_slow_down(struct series *series, size_t number, const double
     if (trend_slows(series->x, series->values, count) ||
         trend_bends(series->x, series->values, count))
         return true;
-    if (!keeps_most(series, number))
+    bool slackens = trend_slackens(series->x, series->values, count);
+    if (!keeps_most(series, number) && !slackens)
         return false;
     double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
     if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
         return count > TIMES_MIN && trend_slows(seconds, series->values, count);
     return (trend_slows(allocs, series->values, count) ||
-            trend_bends(allocs, series->values, count)) &&
-           trend_is_slower(seconds, series->values, count);
+            trend_bends(allocs, series->values, count) ||
+            (slackens && trend_slackens(allocs, series->values, count))) &&
+           few_are_slower(series, seconds);
+}
+
+/* Sets series->values to the bytes of a path at all samples, and series->x to their numbers. The
+ * last sample is taken now, so the last interval may be far shorter in time than the others. */
+static void take_all(struct series *series, size_t number) {
+    take_bytes(series, number);
+    for (size_t i = 0; i < series->samples->count; i++)
+        series->x[i] = (double)i;
+}
+
+bool growth_slackens(struct series *series, size_t number) {
+    size_t count = series->samples->count;
+    double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
+    take_few(series, number);
+    bool by_load = !falls_somewhere(allocs, series->few_count) &&
+                   trend_slackens(allocs, series->values, series->few_count) &&
+                   few_are_slower(series, seconds);
+    free(seconds);
+    free(allocs);
+    take_all(series, number);
+    return by_load || (trend_slackens(series->x, series->values, count) &&
+                       trend_is_slower(series->seconds, series->values, count - 1));
+}
+
+/* True if the path grows from sample to sample ever less, and hardly any more at the end. Judges
+ * quarters of the samples, because an arena for many small objects grows in chunks. */
+static bool fades(struct series *series, size_t number) {
+    size_t last = series->samples->count - 1;
+    double at[FADE_PARTS + 1];
+    int64_t values[FADE_PARTS + 1];
+    take_all(series, number);
+    for (size_t i = 0; i <= FADE_PARTS; i++) {
+        size_t sample = i * last / FADE_PARTS;
+        at[i] = (double)sample;
+        values[i] = series->values[sample];
+    }
+    return last >= FADE_PARTS && trend_fades(at, values, FADE_PARTS + 1) &&
+           trend_is_slower(series->seconds, series->values, last);
 }
 
 /* True if the path's growth per allocation of its own eases at the samples from `begins` on. */
@@ -187,12 +240,13 @@ static size_t growth_begins(const struct series *series, size_t number) {
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
  * later, so the samples before the growth are left out. Growth per allocation of the path is judged
  * twice: by samples_slow_down, and by samples_ease, which chance in single intervals does not
- * disturb. If the path keeps most of its chunks, growth per allocation of the program is judged,
- * too. But if nearly all of the program's allocations are made by paths that keep most of their
- * chunks, these paths grow alike. Then growth per second is judged instead. A leak that does not
- * depend on the load also grows more slowly per allocation while the load rises. So growth per
- * second must be slower in at least one interval, too. One interval is enough, because a program
- * that pauses makes intervals of time uneven. */
+ * disturb. If the path keeps most of its chunks, or if its growth per own allocation becomes a
+ * little slower, growth per allocation of the program is judged, too. But if nearly all of the
+ * program's allocations are made by paths that keep most of their chunks, these paths grow alike.
+ * Then growth per second is judged instead. A leak that does not depend on the load also grows more
+ * slowly per allocation while the load rises. So growth per second must be slower in at least one
+ * interval, too. One interval is enough, because a program that pauses makes intervals of time
+ * uneven. */
 static bool is_slowing(struct series *series, size_t number) {
     struct series later = *series;
     size_t begins = growth_begins(series, number);
@@ -209,7 +263,7 @@ static bool is_slowing(struct series *series, size_t number) {
     bool slowing = samples_slow_down(&later, number, seconds, allocs);
     free(seconds);
     free(allocs);
-    return slowing || samples_ease(&later, number, begins);
+    return slowing || samples_ease(&later, number, begins) || fades(series, number);
 }
 
 /* Finds the straight line along which series->values grow; line.steady is false if the line

@@ -48,6 +48,9 @@ void series_free(struct series *series);
 void series_add(struct series *series, size_t number);
 /* Returns the growth of a row; its kind is TREND_NONE if it did not grow. */
 struct growth growth_of(struct series *series, size_t number);
+/* True if a row's growth per allocation of the program, or from sample to sample, becomes a little
+ * slower, and in time, too. */
+bool growth_slackens(struct series *series, size_t number);
 /* Returns the growth of a suspect. `growths` has the growth of each row. */
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect);

@@ -546,7 +546,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     struct blame blame;
     blame_make(&blame, &look->paths, figures, SUSPECT_BYTES);
     bool *taken = cli_alloc(model->figures_count, sizeof *taken);
-    bool *dropped = replaced_find(look, &series, &blame);
+    bool *dropped = replaced_find(look, &series, growths, &blame);
     for (size_t i = 0; i < blame.count; i++) {
         struct blame_suspect *suspect = &blame.suspects[i];
         for (size_t k = 0; k < suspect->count; k++)

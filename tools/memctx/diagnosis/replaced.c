@@ -21,6 +21,7 @@ struct sites {
     /* the paths that shrank in the second half of the looks, and the keys of their sites */
     size_t *late, late_count;
     uint64_t *late_sites;
+    uint64_t *keys; /* of the site of each path, by its number; NULL: not known yet */
 };
 
 static bool is_shared_code(const struct model *model, struct who_step step) {
@@ -99,6 +100,7 @@ static void sites_free(struct sites *sites) {
     free(sites->falling);
     free(sites->late);
     free(sites->late_sites);
+    free(sites->keys);
 }
 
 /* Returns the bytes by which falling paths with this site shrank between two samples. */
@@ -145,6 +147,12 @@ static bool match_mostly(size_t matches, size_t intervals) {
 
 /* Replacement in the second half of the looks is judged only if that half has so many intervals. */
 #define LATE_INTERVALS 2
+
+/* Chunks moved to a suspect if other paths of its site lost at least 1/MOVED_PART as many chunks as
+ * the suspect gained, both in the same intervals. A suspect is judged with its site, too, if it has
+ * at most 1/MOVED_PART of the site's growth. */
+#define MOVED_PART 4
+#define MOVED_SITES 50 /* to save time, only this many suspects are judged with their sites */
 
 /* Returns what a suspect gained between two samples. */
 static struct sample_row gained_by(const struct look *look, const struct series *series,
@@ -201,10 +209,85 @@ static bool is_replacement(const struct look *look, const struct series *series,
            net < gained / NET_PART || (late >= LATE_INTERVALS && late_matches == late);
 }
 
+/* True if realloc makes at least half of the chunks that the suspect allocates. */
+static bool is_resized(const struct look *look, const struct series *series,
+                       const struct blame_suspect *suspect) {
+    int64_t reallocs = 0, allocs = 0;
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[k]);
+        reallocs = model_tame(reallocs + look_resizes(look, number).reallocs);
+        allocs = model_tame(allocs + series->rows[series->samples->count - 1][number].allocs);
+    }
+    return reallocs >= allocs / 2;
+}
+
+/* Finds the sites of all paths. Called only if there is a suspect to judge with its site. */
+static void find_keys(struct sites *sites, const struct look *look) {
+    const struct model *model = look->model;
+    sites->keys = cli_alloc(model->figures_count, sizeof *sites->keys);
+    for (size_t i = 1; i < model->figures_count; i++) {
+        uint32_t context = model_figures_at(model, i)->context;
+        if (look->paths.same[i] == i && context != WIRE_NONE && context != 0)
+            sites->keys[i] = site_of(sites, context);
+    }
+}
+
+/* Sums the rows of a site's paths in the row series->sum. Returns how many chunks paths of the site
+ * lost in the intervals in which the suspect gained chunks; adds the chunks that it gained to
+ * *gained. */
+static int64_t add_site(const struct look *look, struct series *series, const struct sites *sites,
+                        const struct blame_suspect *suspect, int64_t *gained) {
+    size_t count = series->samples->count;
+    uint64_t site = sites->keys[look->paths.same[blame_number(&look->paths, suspect->members[0])]];
+    bool *gains = cli_alloc(count, sizeof *gains);
+    int64_t lost = 0;
+    for (size_t i = 1; i < count; i++) {
+        int64_t chunks = gained_by(look, series, suspect, i - 1, i).live_chunks;
+        gains[i] = chunks > 0;
+        *gained = model_tame(*gained + larger(0, chunks));
+    }
+    for (size_t n = 1; n < look->model->figures_count; n++) {
+        if (sites->keys[n] != site)
+            continue;
+        series_add(series, n);
+        for (size_t i = 1; i < count; i++)
+            if (gains[i])
+                lost = model_tame(lost + larger(0, series->rows[i - 1][n].live_chunks -
+                                                       series->rows[i][n].live_chunks));
+    }
+    free(gains);
+    return lost;
+}
+
+static int64_t row_gained(const struct series *series, size_t number) {
+    return -bytes_lost(series, number, 0, series->samples->count - 1);
+}
+
+/* A text that becomes longer may be allocated by realloc on another path than before. So the chunks
+ * of a table of texts move from path to path, while the table hardly grows. If chunks moved to a
+ * suspect, or if the suspect is a small part of its site, judges the growth of all paths of its
+ * site instead. Returns true if they do not grow; if their growth slows down, sets `slowing` for
+ * the suspect's members. */
+static bool judge_site(const struct look *look, struct series *series, const struct sites *sites,
+                       struct growth *growths, const struct blame_suspect *suspect) {
+    int64_t gained = 0, lost = add_site(look, series, sites, suspect, &gained);
+    struct growth growth = {0};
+    bool moved = (lost > 0 && lost >= gained / MOVED_PART) ||
+                 suspect->figure <= row_gained(series, series->sum) / MOVED_PART;
+    if (moved)
+        growth = growth_of(series, series->sum);
+    bool slowing = moved && (growth.slowing || growth_slackens(series, series->sum));
+    for (size_t k = 0; k < suspect->count && slowing; k++)
+        growths[look->paths.same[blame_number(&look->paths, suspect->members[k])]].slowing = true;
+    for (size_t i = 0; i < series->samples->count; i++)
+        series->rows[i][series->sum] = (struct sample_row){0};
+    return moved && growth.kind == TREND_NONE;
+}
+
 /* Memory that was freed can be replaced only once. So the suspects that match it best, by bytes or
  * by their site, are found first, and what they replaced is subtracted before chunks are compared:
  * a leak of one small chunk for each entry that a cache replaces is no replacement. */
-bool *replaced_find(const struct look *look, const struct series *series,
+bool *replaced_find(const struct look *look, struct series *series, struct growth *growths,
                     const struct blame *blame) {
     struct sites sites;
     bool *replaced = cli_alloc(blame->count, sizeof *replaced);
@@ -229,6 +312,15 @@ bool *replaced_find(const struct look *look, const struct series *series,
     for (size_t k = 0; k < blame->count; k++)
         replaced[k] =
             replaced[k] || is_replacement(look, series, &sites, &blame->suspects[k], lost, true);
+    for (size_t k = 0, judged = 0; k < blame->count && judged < MOVED_SITES; k++) {
+        const struct blame_suspect *suspect = &blame->suspects[k];
+        if (replaced[k] || !is_resized(look, series, suspect))
+            continue;
+        if (!sites.keys)
+            find_keys(&sites, look);
+        replaced[k] = judge_site(look, series, &sites, growths, suspect);
+        judged++;
+    }
     sites_free(&sites);
     return replaced;
 }

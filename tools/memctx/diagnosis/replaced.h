@@ -8,8 +8,9 @@
 #include "diagnosis/growth.h"
 
 /* Returns for each suspect, by its index, whether other paths shrink as it grows. The caller frees
- * the array. */
-bool *replaced_find(const struct look *look, const struct series *series,
+ * the array. Sets growths[number].slowing for the members of a suspect to which realloc moves
+ * chunks of other paths of its site, if the site's growth slows down. */
+bool *replaced_find(const struct look *look, struct series *series, struct growth *growths,
                     const struct blame *blame);
 
 #endif

@@ -16,6 +16,12 @@
 #define SLOWER_SOMEWHERE 0.85
 #define EVEN 1.05 /* a rate up to this many times the previous rate is not higher */
 #define BENT 0.5  /* trend_bends: the last rate is at most this many times the first rate */
+/* trend_slackens: the last rate is at most SLACK times the first rate, no rate more than ABOUT
+ * times the previous one */
+#define SLACK 0.8
+#define ABOUT 1.1
+#define FADE_INTERVALS 4 /* trend_fades needs at least this many intervals */
+#define FADED 0.1        /* trend_fades: the last rate is at most this many times the first rate */
 /* trend_eases divides x into EASE_PARTS equal parts. The second half adds at most EASED_HALF of
  * what the first half adds, the last quarter at most EASED_QUARTER of what the third quarter adds.
  */
@@ -158,13 +164,28 @@ bool trend_slows(const double *x, const int64_t *values, size_t count) {
     return is_below(rate, first, SLOW_IN_WINDOW, x, values);
 }
 
-bool trend_bends(const double *x, const int64_t *values, size_t count) {
+/* True if no rate is more than `most` times the previous one, and the last is at most `share` of
+ * the first. */
+static bool falls_to(const double *x, const int64_t *values, size_t count, double most,
+                     double share) {
     if (count < 4)
         return false;
     for (size_t i = 2; i < count; i++)
-        if (rate_at(x, values, i) > EVEN * rate_at(x, values, i - 1))
+        if (rate_at(x, values, i) > most * rate_at(x, values, i - 1))
             return false;
-    return rate_at(x, values, count - 1) <= BENT * rate_at(x, values, 1);
+    return rate_at(x, values, count - 1) <= share * rate_at(x, values, 1);
+}
+
+bool trend_bends(const double *x, const int64_t *values, size_t count) {
+    return falls_to(x, values, count, EVEN, BENT);
+}
+
+bool trend_slackens(const double *x, const int64_t *values, size_t count) {
+    return falls_to(x, values, count, ABOUT, SLACK);
+}
+
+bool trend_fades(const double *x, const int64_t *values, size_t count) {
+    return count > FADE_INTERVALS && falls_to(x, values, count, 1, FADED);
 }
 
 bool trend_is_slower(const double *x, const int64_t *values, size_t count) {

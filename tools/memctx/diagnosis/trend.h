@@ -74,6 +74,15 @@ bool trend_falls(const int64_t *values, size_t count);
  * since x was 0. The elements of `x` rise. False for fewer than three intervals. */
 bool trend_slows(const double *x, const int64_t *values, size_t count);
 
+/* True if the series becomes slower, though not as much as trend_slows asks for: no rate is more
+ * than a tenth higher than the previous one, and the last rate is at most four fifths of the
+ * first. False for fewer than three intervals. */
+bool trend_slackens(const double *x, const int64_t *values, size_t count);
+
+/* True if the series hardly rises any more: no rate is higher than the previous one, and the last
+ * rate is at most a tenth of the first. False for fewer than four intervals. */
+bool trend_fades(const double *x, const int64_t *values, size_t count);
+
 /* True if the series rose evenly at first and much more slowly at the end, like a pool that has
  * nearly reached its largest size. No rate is clearly higher than the previous one, and the last
  * rate is at most half of the first. False for fewer than three intervals. */
