@@ -333,6 +333,45 @@ void blame_drop(struct blame *blame, const bool *dropped) {
     blame->count = left;
 }
 
+/* Appends a suspect, or its parts. */
+static void add_parts(struct blame_suspect *sum, struct blame_suspect *part) {
+    size_t count = part->joined ? part->part_count : 1;
+    sum->parts = cli_grow(sum->parts, sum->part_count + count, sizeof *sum->parts);
+    memcpy(sum->parts + sum->part_count, part->joined ? part->parts : part,
+           count * sizeof *sum->parts);
+    sum->part_count += count;
+    sum->members = cli_grow(sum->members, sum->count + part->count, sizeof *sum->members);
+    memcpy(sum->members + sum->count, part->members, part->count * sizeof *sum->members);
+    sum->count += part->count;
+    sum->figure = model_tame(sum->figure + model_tame(part->figure));
+    if (part->joined) {
+        free(part->parts);
+        free(part->members);
+    }
+}
+
+void blame_join(const struct model *model, struct blame_suspect *one, struct blame_suspect *other,
+                struct who_step common) {
+    struct blame_suspect sum = {.group = one->group,
+                                .joined = true,
+                                .common = common,
+                                .frames = model->contexts[one->members[0]].level};
+    add_parts(&sum, one);
+    add_parts(&sum, other);
+    *one = sum;
+    other->count = 0;
+}
+
+void blame_tidy(struct blame *blame) {
+    size_t left = 0;
+    for (size_t i = 0; i < blame->count; i++)
+        if (blame->suspects[i].count > 0)
+            blame->suspects[left++] = blame->suspects[i];
+    blame->count = left;
+    if (left > 0)
+        qsort(blame->suspects, left, sizeof *blame->suspects, by_suspect);
+}
+
 void blame_free(struct blame *blame) {
     for (size_t i = 0; i < blame->count; i++)
         free_suspect(&blame->suspects[i]);

@@ -36,6 +36,7 @@ struct blame_suspect {
      * function in common. The fields below describe a joined suspect. */
     uint8_t group;
     bool joined;
+    bool companions; /* parts have equally many chunks (rhythm.h), and need not share `common` */
     struct who_step common;      /* the innermost function that nearly all paths have in common */
     struct blame_suspect *parts; /* sorted by falling figure */
     size_t part_count;
@@ -45,6 +46,7 @@ struct blame {
     struct blame_suspect *suspects; /* sorted by falling figure */
     size_t count;
     int64_t rest; /* sum over the contexts that belong to no suspect */
+    bool divided; /* the memory of a script grows in several ways, one for each group */
 };
 
 /* The folded paths of all contexts that have figures, innermost frame first. All arrays but
@@ -82,6 +84,13 @@ void blame_widen(const struct blame_paths *paths, const struct blame_suspect *su
                  bool *members);
 /* Removes the suspects for which `dropped` is true. */
 void blame_drop(struct blame *blame, const bool *dropped);
+/* Moves the members of `other` to `one`, which becomes a joined suspect with the function `common`,
+ * and leaves `other` without members. `common` is a step of the path of one->members[0]; the paths
+ * of `other` need not have it. */
+void blame_join(const struct model *model, struct blame_suspect *one, struct blame_suspect *other,
+                struct who_step common);
+/* Removes suspects without members, and sorts the others. */
+void blame_tidy(struct blame *blame);
 void blame_free(struct blame *blame);
 
 #endif

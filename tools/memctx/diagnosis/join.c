@@ -536,13 +536,6 @@ static void join_threads(const struct tree *tree, const struct blame *blame, uin
 
 /* --- joining --------------------------------------------------------------------------------- */
 
-static int by_falling_figure(const void *a, const void *b) {
-    const struct blame_suspect *left = a, *right = b;
-    if (left->figure != right->figure)
-        return left->figure > right->figure ? -1 : 1;
-    return left->members[0] < right->members[0] ? -1 : left->members[0] > right->members[0];
-}
-
 /* Makes one suspect of all suspects with the cause causes[first]. The joined suspect takes the
  * place of suspect `first`; the other suspects are left without members. */
 static void join(struct blame *blame, const struct tree *tree, const uint32_t *causes,
@@ -588,6 +581,13 @@ static void join_group(struct blame *blame, const struct blame_paths *paths, con
     free(causes);
 }
 
+static bool has_group(const struct blame *blame, uint8_t group) {
+    size_t i = 0;
+    while (i < blame->count && blame->suspects[i].group != group)
+        i++;
+    return i < blame->count;
+}
+
 void join_everything(struct blame *blame, const struct blame_paths *paths, const int64_t *figures) {
     struct tree tree;
     uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
@@ -599,17 +599,13 @@ void join_everything(struct blame *blame, const struct blame_paths *paths, const
     if (cause == NONE)
         cause = innermost;
     if (cause != 0 && find_inside(&tree, cause, blame, inside) > 1) {
-        size_t first = 0, left = 0;
+        size_t first = 0;
         for (size_t i = 0; i < blame->count; i++)
             causes[i] = inside[i] ? cause : 0;
         while (!inside[first])
             first++;
         join(blame, &tree, causes, first);
-        for (size_t i = 0; i < blame->count; i++)
-            if (blame->suspects[i].count > 0)
-                blame->suspects[left++] = blame->suspects[i];
-        blame->count = left;
-        qsort(blame->suspects, left, sizeof *blame->suspects, by_falling_figure);
+        blame_tidy(blame);
     }
     free_tree(&tree);
     free(inside);
@@ -618,17 +614,12 @@ void join_everything(struct blame *blame, const struct blame_paths *paths, const
 
 void join_suspects(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                    const int64_t *chunks) {
-    size_t left = 0;
     int64_t *live = cli_alloc(paths->model->figures_count, sizeof *live);
     for (size_t i = 0; i < paths->model->figures_count; i++)
         live[i] = model_figures_at(paths->model, i)->self.live_chunks;
     for (uint8_t group = 0; group < BLAME_GROUPS && blame->count > 1; group++)
-        join_group(blame, paths, figures, chunks ? chunks : live, group);
+        if (has_group(blame, group))
+            join_group(blame, paths, figures, chunks ? chunks : live, group);
     free(live);
-    for (size_t i = 0; i < blame->count; i++)
-        if (blame->suspects[i].count > 0)
-            blame->suspects[left++] = blame->suspects[i];
-    blame->count = left;
-    if (left > 0)
-        qsort(blame->suspects, left, sizeof *blame->suspects, by_falling_figure);
+    blame_tidy(blame);
 }

@@ -8,6 +8,7 @@
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
 #include "diagnosis/replaced.h"
+#include "diagnosis/rhythm.h"
 #include "model/frames.h"
 
 #define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
@@ -314,10 +315,14 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     double mean = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * 86400 : 0;
     char *a_day = look_a_day(mean, growth->seconds);
     char *ends = what_it_means(growth, intervals);
-    finding->evidence =
-        cli_format("%s %s by %s%s in %.1f s%s; %s; %s",
-                   suspect->joined ? "together, these call paths" : "this call path", when, count,
-                   look_bytes(growth->bytes), growth->seconds, a_day, stays, ends);
+    finding->evidence = cli_format(
+        "%s %s by %s%s in %.1f s%s; %s; %s%s",
+        suspect->count > 1 ? "together, these call paths" : "this call path", when, count,
+        look_bytes(growth->bytes), growth->seconds, a_day, stays, ends,
+        suspect->companions ? "; several threads allocate them, and at each look there were as "
+                              "many chunks of one thread as of another, so the same objects own "
+                              "them"
+                            : "");
     free(ends);
     free(when);
     free(count);
@@ -557,11 +562,13 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     }
     blame_drop(&blame, dropped);
     free(dropped);
+    rhythm_divide(look, &series, &blame);
     int64_t *chunks = cli_alloc(model->figures_count, sizeof *chunks);
     for (size_t i = 0; i < model->figures_count; i++)
         chunks[i] = growths[i].chunks;
     join_suspects(&blame, &look->paths, figures, chunks);
     free(chunks);
+    rhythm_join(look, &series, &blame);
     tell_all(look, rule, &blame, &series, growths);
     look_for_spread(look, rule, &series, taken);
     look_filling(look, rule, taken);
