@@ -91,6 +91,16 @@ for (let round = 0; round < 4; round++) {
     fs.readSync(0, line);
 }
 """
+NODE_BUFFERS = """
+const fs = require('fs'), line = Buffer.alloc(1), ring = [];
+let made = 0;
+for (let round = 0; round < 4; round++) {
+    for (let i = 0; i < 200; i++)
+        ring[made++ % 100] = Buffer.alloc(20000 + made % 5000, 1);
+    fs.writeSync(1, 'look\\n');
+    fs.readSync(0, line);
+}
+"""
 BASH_WORK = """
 for round in 1 2 3 4; do
     for ((i = 0; i < 3000; i++)); do a[i % 500]="some text $i"; b=${a[i % 500]//text/other}; done
@@ -102,6 +112,7 @@ REAL = {
     "python3": ["/usr/bin/python3", "-c", PYTHON_WORK],
     "perl": ["perl", "-e", PERL_WORK],
     "node": ["node", "-e", NODE_WORK],
+    "node-buffers": ["node", "-e", NODE_BUFFERS],
     "bash": ["bash", "-c", BASH_WORK],
 }
 

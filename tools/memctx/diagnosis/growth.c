@@ -459,6 +459,26 @@ static void count_per_thread(const struct look *look, const struct series *serie
     growth->per_thread = each;
 }
 
+/* True if the suspect's chunks are buffers of JavaScript which need not be garbage collected yet.
+ */
+static bool may_be_garbage(const struct look *look, const struct blame_suspect *suspect) {
+    static const char buffer[] = "v8::internal::BackingStore::";
+    const struct model *model = look->model;
+    int64_t live = 0;
+    for (size_t i = 0; i < suspect->count; i++)
+        live = model_tame(
+            live + look->totals[blame_number(&look->paths, suspect->members[i])].requested_bytes);
+    uint32_t context = suspect->members[0];
+    for (; context != WIRE_NONE && live < COLLECTED_AFTER;
+         context = model->contexts[context].parent) {
+        const struct model_names *names = model->contexts[context].frame->names;
+        const char *name = names && names->count > 0 ? names->functions[0].name : NULL;
+        if (name && strncmp(name, buffer, sizeof buffer - 1) == 0)
+            return true;
+    }
+    return false;
+}
+
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
     struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
@@ -480,6 +500,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     if (sum.kind == TREND_NONE)
         sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
     take_rate_of_line(&sum);
+    sum.garbage = may_be_garbage(look, suspect);
     count_per_thread(look, series, suspect, &sum);
     return sum;
 }

@@ -16,6 +16,7 @@ struct growth {
     double a_day;           /* bytes */
     double seconds;         /* time in which it grew */
     bool slowing;           /* the growth becomes ever slower, like that of a cache that fills */
+    bool garbage;           /* set only for a suspect: the memory may be freed as garbage */
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */
     /* Set only for a suspect: the number of new threads, and the number of the suspect's new chunks
      * for each of these threads. Both 0: the number of chunks does not follow that of threads. */

@@ -33,7 +33,7 @@
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
-    if (growth->slowing || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
+    if (growth->slowing || growth->garbage || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
     if (growth->kind == TREND_STEPS && !growth->line.steady)
         return SEVERITY_INFO; /* a table may have reached its full size */
@@ -67,6 +67,9 @@ static bool is_arena(const struct growth *growth) {
 /* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
+           : growth->garbage
+               ? "open: V8 frees the buffers of dead objects when it collects garbage, at the "
+                 "latest after 64 MiB of new buffers; a longer watch shows whether these are freed"
            : intervals < 3 ? "open: fewer than four looks show no trend"
            : growth->kind == TREND_STEPS && !growth->line.steady
                ? "open: an array or arena that grows by a factor asks for memory seldom; a longer "
@@ -100,6 +103,8 @@ static char *what_stays(const struct growth *growth) {
 static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (growth->slowing)
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
+    if (growth->garbage)
+        return cli_copy("they are buffers of JavaScript, alive or not collected yet");
     if (growth->per_thread > 0)
         return cli_format("about %" PRId64 " threads are new, and there are %" PRId64
                           " of these chunks for each new thread",
@@ -276,7 +281,7 @@ static const char *advice_for(const struct look *look, const struct finding *fin
 }
 
 /* Growth that slows down may stop by itself, so it gets other words than those of the rule. Growth
- * that fewer than four looks show gets another title only. */
+ * that fewer than four looks show, or that may be garbage, gets another title only. */
 static void tell_doubt(struct finding *finding, const struct growth *growth, size_t intervals) {
     if (growth->slowing) {
         char *before = finding->verdict;
@@ -288,7 +293,7 @@ static void tell_doubt(struct finding *finding, const struct growth *growth, siz
                        "without end.";
         finding->advice = "Nothing needs to be done if the number of entries has a limit. "
                           "Otherwise give the container that keeps these chunks a limit.";
-    } else if (intervals < 3) {
+    } else if (intervals < 3 || growth->garbage) {
         finding->title = "growth that may go on";
     }
 }
