@@ -5,9 +5,13 @@
  * hold more chunks, the other half in the next round. `full`: grows in two rounds only. `bursts`:
  * each path makes many chunks in one round and none in the others. `phases`: in each round two
  * other paths make many chunks. `little`: as `leak`, but each path keeps many chunks of few bytes.
- * `line`: four call places of one function, in one line, keep many chunks. Each prints "look" four
- * times.
+ * `line`: four call places of one function, in one line, keep many chunks. `unrolled`: each round
+ * has its own call place in one line, as in a loop that the compiler unrolled. `tasks`: one thread
+ * makes tasks, another thread a buffer for each. `unlike`: the other thread makes other numbers of
+ * buffers. Each prints "look" four times.
  */
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,12 +110,74 @@ __attribute__((noinline)) static void line_keep(void) {
     __asm__ volatile("");
 }
 
+static void look(void) {
+    puts("look");
+    fflush(stdout);
+    getchar();
+}
+
+__attribute__((noinline)) static void stage_keep(void) {
+    for (int k = 0; k < 64; k++)
+        kept[count++] = request_keep();
+    __asm__ volatile("");
+}
+
+#define STAGE stage_keep(), look()
+
+__attribute__((noinline)) static void unrolled(void) {
+    STAGE, STAGE, STAGE, STAGE;
+}
+
+static sem_t begin, end;
+static int buffers;
+
+__attribute__((noinline)) static void task_spawn(void) {
+    kept[count++] = filled(malloc(50000));
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) static void buffer_open(void) {
+    static size_t last = HANDLERS * LITTLE * 4;
+    kept[--last] = memset(malloc(3000), 'b', 3000);
+    __asm__ volatile("");
+}
+
+static void *run_tasks(void *argument) {
+    for (;;) {
+        sem_wait(&begin);
+        for (int i = 0; i < buffers; i++)
+            buffer_open();
+        sem_post(&end);
+    }
+    return argument;
+}
+
+static void tasks(int unlike) {
+    pthread_t thread;
+    sem_init(&begin, 0, 0);
+    sem_init(&end, 0, 0);
+    pthread_create(&thread, NULL, run_tasks, NULL);
+    for (int round = 0; round < 4; round++) {
+        int made = 400 + 200 * (round % 2);
+        for (int i = 0; i < made; i++)
+            task_spawn();
+        buffers = unlike ? 500 + 40 * round : made;
+        sem_post(&begin);
+        sem_wait(&end);
+        look();
+    }
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "little") == 0) {
         bytes = LITTLE_BYTES;
         each = LITTLE;
     }
+    if (strcmp(what, "unrolled") == 0)
+        unrolled();
+    else if (strcmp(what, "tasks") == 0 || strcmp(what, "unlike") == 0)
+        tasks(strcmp(what, "unlike") == 0);
     for (int round = 0; round < 4; round++) {
         if (strcmp(what, "main") == 0) {
             for (int i = 0; i < HANDLERS; i++)
@@ -130,9 +196,7 @@ int main(int argc, char **argv) {
         } else if (strcmp(what, "full") != 0 || round <= 1) {
             handlers_run();
         }
-        puts("look");
-        fflush(stdout);
-        getchar();
+        look();
     }
     return 0;
 }

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Growth spread over many call paths, each too small for a finding of its own, is one finding."""
+"""Growth spread over many call paths, each too small for a finding of its own, is one finding. Two
+leaks of one script are two findings."""
 import json
 import os
 import re
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
-from planted import ALARMING, found_at, names
+from cases import check_healthy
+from planted import ALARMING, found_at, installed, names
 from text import labelled, told
 
 
@@ -100,3 +102,116 @@ def places_in_one_line_are_told_once():
     check_equal(len(re.findall("line_keep", who)), 1 + len(re.findall(r"\d %", who)),
                 f"the function and its parts: {who}")
     check(len(re.findall(r"\d %", who)) <= 1, f"a line twice: {who}")
+
+
+def alarms_at(target, looks):
+    """Returns the alarms at that look; all are about growth."""
+    alarms = [one for one in found_at(target, looks)["findings"] if one["severity"] in ALARMING]
+    check_equal({one["id"] for one in alarms}, {"growth"}, f"alarms: {alarms}")
+    return alarms
+
+
+@test
+def places_of_an_unrolled_loop_are_one_path():
+    """Growth is found if each round has its own return address in one line of the source. The text
+    names the whole path."""
+    with runtime_dir() as directory, spread(directory, "c", "unrolled") as target:
+        alarms, text = alarms_at(target, 4), told(target)
+    check_equal([(one["function"].split(",")[0], one["contexts"]) for one in alarms],
+                [("request_keep", 4)], "the findings")
+    check("a cache that is not full yet" in alarms[0]["evidence"], alarms[0]["evidence"])
+    check(re.match(r"request_keep \(spread.c:\d+\) < stage_keep \(spread.c:\d+\) < unrolled ",
+                   labelled(text, 1, "who")), text)
+
+
+@test
+def tasks_and_their_buffers():
+    """Chunks of two threads are one finding if there are equally many at each look, else two."""
+    with runtime_dir() as directory, spread(directory, "c", "tasks") as target:
+        alarms, text = alarms_at(target, 4), told(target)
+    check_equal([one["contexts"] for one in alarms], [2], f"call paths: {alarms}")
+    check("as many chunks of one thread as of another" in alarms[0]["evidence"],
+          alarms[0]["evidence"])
+    check("task_spawn" in labelled(text, 1, "who") and "buffer_open" in labelled(text, 1, "who"),
+          text)
+    with runtime_dir() as directory, spread(directory, "c", "unlike") as target:
+        alarms = alarms_at(target, 4)
+    check_equal([one["contexts"] for one in alarms], [1, 1], f"call paths: {alarms}")
+
+
+PYTHON_CACHES = """
+import sys
+pictures, texts = [], {}
+for round in range(6):
+    for i in range(2000 + 1500 * (round % 2) * uneven):
+        pictures.append(bytearray(900))
+    for i in range(1400 - 500 * (round % 2) * uneven):
+        texts[round, i] = 'text %d ' % i * 90
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+PYTHON_CLASS = """
+import random, sys
+random.seed(2)
+class Session:
+    def __init__(self, number):
+        self.number, self.name = number, "name %d" % number
+        if random.random() < .6:
+            self.note = bytearray(300)
+        self.tags = [str(k) for k in range(number % 5)]
+kept = {}
+for round in range(6):
+    for number in range(3000 + 1500 * (round % 2)):
+        kept[round, number] = Session(number)
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def alarms_of_python(script, **extra):
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", script], directory,
+                                            MEMCTX_CONTROL="eager", **extra) as target:
+        return alarms_at(target, 6)
+
+
+@test
+def two_leaks_of_a_script():
+    """Two leaks are two findings if they grow in different intervals, or if their numbers have a
+    fixed ratio that no object explains."""
+    for uneven in "01":
+        alarms = alarms_of_python(f"uneven = {uneven}\n{PYTHON_CACHES}")
+        check_equal(["PyByteArray_Resize" in one["path"] for one in alarms], [True, False],
+                    f"uneven {uneven}: {[one['path'] for one in alarms]}")
+
+
+@test
+def objects_of_a_script_that_own_different_chunks():
+    """Objects are one finding, also if only some of them own a chunk of a kind."""
+    alarms = alarms_of_python(PYTHON_CLASS, PYTHONMALLOC="malloc")
+    check_equal(len(alarms), 1, f"alarms: {[(one['path'], one['evidence']) for one in alarms]}")
+
+
+PERL_TABLE = """
+$| = 1;
+srand(3);
+my %table;
+for my $round (1 .. 9) {
+    for (1 .. 10000) {
+        my $key = int rand 20000;
+        my $text = "x" x int rand 1000;
+        $table{$key} = $text;
+    }
+    print "look\\n";
+    <STDIN>;
+}
+"""
+
+
+@test
+def table_of_texts_that_keep_their_largest_size():
+    """The texts of a hash that is full keep the largest of their sizes. So their sum grows ever
+    more slowly, and realloc moves them from call path to call path. That is no alarm."""
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_TABLE], directory,
+                                            MEMCTX_CONTROL="eager") as target:
+        check_healthy(target)
