@@ -278,6 +278,14 @@ static uint32_t shared_frames(const struct blame_paths *paths, uint32_t a, uint3
     return shared;
 }
 
+bool blame_has_copies(const struct blame_paths *paths, uint32_t number) {
+    uint32_t whole = paths->first[number + 1] - paths->first[number];
+    for (uint32_t i = paths->next[number]; i != 0; i = paths->next[i])
+        if (shared_frames(paths, number, i) < whole)
+            return true;
+    return false;
+}
+
 void blame_add_alike(const struct blame_paths *paths, struct blame_suspect *suspect) {
     uint32_t number = blame_number(paths, suspect->members[0]), shared = paths->plain[number];
     uint32_t whole = paths->first[number + 1] - paths->first[number];

@@ -74,6 +74,8 @@ void blame_paths_free(struct blame_paths *paths);
  * are ignored. A `floor` below 1 counts as 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
+/* True if the figures `number` have the folded path of other figures, but other addresses. */
+bool blame_has_copies(const struct blame_paths *paths, uint32_t number);
 /* Adds the other contexts with the folded path of a suspect's only member. If all their frames have
  * equal addresses, counts them in suspect->alike; else makes them members. Of members that commands
  * list, suspect->frames counts the frames of the whole path. */

@@ -372,18 +372,31 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
     }
 }
 
-/* True if the path's change is too small for a finding of its own. */
-static bool is_small(const struct series *series, size_t number, int64_t floor) {
-    const struct sample_row *from = &series->rows[0][number];
-    const struct sample_row *to = &series->rows[series->samples->count - 1][number];
+static int64_t bytes_grown(const struct series *series, size_t number) {
+    return series->rows[series->samples->count - 1][number].requested_bytes -
+           series->rows[0][number].requested_bytes;
+}
+
+static bool is_little(const struct sample_row *from, const struct sample_row *to, int64_t floor) {
     int64_t chunks = to->live_chunks - from->live_chunks;
     int64_t bytes = to->requested_bytes - from->requested_bytes;
     return chunks < CHUNKS_MIN && chunks > -CHUNKS_MIN && bytes < floor && bytes > -floor;
 }
 
-static int64_t bytes_grown(const struct series *series, size_t number) {
-    return series->rows[series->samples->count - 1][number].requested_bytes -
-           series->rows[0][number].requested_bytes;
+/* True if the path's change is too small for a finding of its own. A path with several addresses of
+ * one source line is small if the change is small at each of them. */
+static bool is_small(const struct look *look, const struct series *series, size_t number,
+                     int64_t floor) {
+    const struct sample *first = &series->samples->samples[0];
+    const struct sample *last = &series->samples->samples[series->samples->count - 1];
+    bool little = is_little(&series->rows[0][number],
+                            &series->rows[series->samples->count - 1][number], floor);
+    if (little || !blame_has_copies(&look->paths, (uint32_t)number))
+        return little;
+    for (uint32_t i = (uint32_t)number; i != 0; i = look->paths.next[i])
+        if (!is_little(&first->rows[i], &last->rows[i], floor))
+            return false;
+    return bytes_grown(series, number) < floor;
 }
 
 /* Returns the most bytes by which a path of spread growth may grow or shrink: 1/SPREAD_PART of the
@@ -409,13 +422,13 @@ static struct growth add_small(const struct look *look, struct series *series, c
     *at_once = *little = false;
     for (size_t i = 1; i < look->model->figures_count; i++) {
         int64_t bytes = bytes_grown(series, i);
-        bool small = is_small(series, i, floor);
+        bool small = is_small(look, series, i, floor);
         figures[i] = 0;
         if (look->paths.same[i] != i || taken[i] || (!small && (bytes > most || bytes < -most)))
             continue;
-        bool is_little = bytes < SUSPECT_BYTES && bytes > -SUSPECT_BYTES;
-        *at_once |= !small && !is_little;
-        *little |= !small && is_little;
+        bool few_bytes = bytes < SUSPECT_BYTES && bytes > -SUSPECT_BYTES;
+        *at_once |= !small && !few_bytes;
+        *little |= !small && few_bytes;
         figures[i] = larger(bytes, 0);
         grown = model_tame(grown + figures[i]);
         lost = model_tame(lost + larger(-bytes, 0));
@@ -550,7 +563,8 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     for (size_t i = 0; i < model->figures_count; i++) {
         if (look->paths.same[i] == i)
             growths[i] = growth_of(&series, i);
-        if (growths[i].chunks >= CHUNKS_MIN || growths[i].bytes >= floor)
+        if ((growths[i].chunks >= CHUNKS_MIN && !is_small(look, &series, i, floor)) ||
+            growths[i].bytes >= floor)
             figures[i] = growths[i].bytes;
     }
     struct blame blame;
