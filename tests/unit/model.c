@@ -17,6 +17,26 @@ Test(model, figures_that_only_grow_are_not_cut) {
     cr_assert_eq(model_tame(WIRE_UNKNOWN), 0);
 }
 
+/* In a large snapshot nearly all contexts have no figures. The root's peak is unknown there, the
+ * peaks of the others are 0. */
+Test(model, contexts_without_figures_share_a_struct) {
+    struct model model;
+    model_begin(&model, "test");
+    model.contexts = calloc(3, sizeof *model.contexts);
+    for (model.context_count = 0; model.context_count < 3; model.context_count++) {
+        struct model_figures figures = {.number = 0};
+        if (model.context_count == 0)
+            figures.self.peak_requested_bytes = WIRE_UNKNOWN;
+        model_set_figures(&model, &model.contexts[model.context_count], &figures);
+    }
+    cr_assert_eq(model.contexts[0].figures->self.peak_requested_bytes, WIRE_UNKNOWN);
+    cr_assert_eq(model.contexts[1].figures->self.peak_requested_bytes, 0);
+    cr_assert_eq(model.contexts[1].figures, model.contexts[2].figures);
+    cr_assert_eq(model.figures_count, 2);
+    free(model.source);
+    model_drop(&model);
+}
+
 #define PAGE 4096
 #define PLACES 100
 

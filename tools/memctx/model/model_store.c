@@ -81,7 +81,8 @@ static bool are_none(const struct model_figures *figures) {
 void model_set_figures(struct model *model, struct model_context *context,
                        const struct model_figures *figures) {
     struct model_figures *none = model_figures_at(model, 0);
-    bool empty = are_none(figures);
+    /* The root's peak differs from those of the other contexts, which are to share one struct. */
+    bool empty = are_none(figures) && context != model->contexts;
     if (empty && !model->store->has_none) {
         none->self = figures->self;
         model->store->has_none = true;
