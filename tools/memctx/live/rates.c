@@ -31,13 +31,18 @@ enum rates_column rates_find_column(const char *word) {
 
 /* --- looks ----------------------------------------------------------------------------------- */
 
+static void grow_base(struct rates *rates) {
+    rates->base = cli_grow(rates->base, rates->capacity, sizeof *rates->base);
+    rates->base_sums = cli_grow(rates->base_sums, rates->capacity, sizeof *rates->base_sums);
+}
+
 void rates_reserve(struct rates *rates, size_t count) {
     if (count > rates->capacity) {
         rates->capacity = count + count / 4 + 64;
         rates->rows = cli_grow(rates->rows, rates->capacity, sizeof *rates->rows);
         rates->sums = cli_grow(rates->sums, rates->capacity, sizeof *rates->sums);
-        rates->base = cli_grow(rates->base, rates->capacity, sizeof *rates->base);
-        rates->base_sums = cli_grow(rates->base_sums, rates->capacity, sizeof *rates->base_sums);
+        if (rates->has_base)
+            grow_base(rates);
     }
     /* A context that appears after the first look had no chunks at the previous look. */
     bool later = rates->look > 0;
@@ -48,7 +53,8 @@ void rates_reserve(struct rates *rates, size_t count) {
                                        .alloc_rate = later ? 0 : WIRE_UNKNOWN},
                                .read_s = later ? rates->since_s : -1};
         rates->sums[rates->count] = (struct rates_sums){0};
-        rates->base[rates->count] = rates->base_sums[rates->count] = (struct rates_base_row){0};
+        if (rates->has_base)
+            rates->base[rates->count] = rates->base_sums[rates->count] = (struct rates_base_row){0};
     }
 }
 
@@ -113,6 +119,7 @@ void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes) {
 /* --- the base, and sums ---------------------------------------------------------------------- */
 
 void rates_mark(struct rates *rates) {
+    grow_base(rates);
     for (size_t i = 0; i < rates->count; i++) {
         const struct rates_sums *own = &rates->rows[i].own;
         rates->base[i] = (struct rates_base_row){own->live_bytes, own->live_chunks, own->allocs,
@@ -148,7 +155,8 @@ void rates_add_up(struct rates *rates, const struct model *model, const bool *co
     for (size_t i = 0; i < model->context_count; i++) {
         bool is_in = !counts || counts[i];
         rates->sums[i] = is_in ? rates->rows[i].own : (struct rates_sums){0};
-        rates->base_sums[i] = is_in ? rates->base[i] : (struct rates_base_row){0};
+        if (rates->has_base)
+            rates->base_sums[i] = is_in ? rates->base[i] : (struct rates_base_row){0};
     }
     for (size_t i = model->context_count; i-- > 1;) {
         uint32_t parent = model->contexts[i].parent;
@@ -171,9 +179,9 @@ int64_t rates_figure(const struct rates_sums *sums, enum rates_column column) {
 int64_t rates_value(const struct rates *rates, size_t index, enum rates_column column, bool subtree,
                     bool difference) {
     const struct rates_sums *now = subtree ? &rates->sums[index] : &rates->rows[index].own;
-    const struct rates_base_row *base = subtree ? &rates->base_sums[index] : &rates->base[index];
     if (!difference || !rates->has_base)
         return rates_figure(now, column);
+    const struct rates_base_row *base = subtree ? &rates->base_sums[index] : &rates->base[index];
     switch (column) {
     case RATES_GROWTH: return now->growth;
     case RATES_WASTE: return rates_less(now->waste_bytes, base->waste_bytes);

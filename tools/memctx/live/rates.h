@@ -57,8 +57,8 @@ struct rates_base_row {
 
 struct rates {
     struct rates_row *rows;
-    struct rates_sums *sums; /* sums over each subtree, by rates_add_up */
-    struct rates_base_row *base;
+    struct rates_sums *sums;          /* sums over each subtree, by rates_add_up */
+    struct rates_base_row *base;      /* room for `capacity`, like base_sums, if has_base */
     struct rates_base_row *base_sums; /* the base, summed over each subtree, by rates_add_up */
     size_t count, capacity;
     bool has_base;

@@ -178,7 +178,8 @@ bool watch_reload(struct watch *watch) {
             struct rates_sums own = rates->rows[i].own;
             rates->rows[i] = before.rows[was];
             rates_set(rates, i, watch->read_s, own.live_bytes, own.live_chunks, own.allocs);
-            rates->base[i] = before.base[was];
+            if (rates->has_base)
+                rates->base[i] = before.base[was];
             watch->asked[i] = asked[was];
         }
     } else {
