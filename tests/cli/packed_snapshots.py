@@ -158,6 +158,9 @@ def million_contexts():
         check(peak_kib < made["model_kib"] * 1.3,
               f"{peak_kib} KiB to read and write a model of {made['model_kib']}")
         check(read(again) == read(path), "a snapshot of it is another one")
+        diff_kib = peak_of("diff", path, path)[1]
+        check(diff_kib < made["model_kib"] * 2.75,
+              f"{diff_kib} KiB to compare two models of {made['model_kib']}")
         return (f"{made['bytes'] / made['contexts']:.1f} B a context; written in {made['write_s']} "
                 "s, read in "
                 f"{made['read_s']} s; the command reads and writes it in {seconds:.2f} s and "

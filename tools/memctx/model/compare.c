@@ -132,7 +132,8 @@ static void finish(struct compare *compare) {
     }
     compare->count = kept;
     compare->growth = subtract_figures(&compare->after, &compare->before);
-    qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
+    if (kept > 0)
+        qsort(compare->rows, kept, sizeof *compare->rows, compare_rows);
     forget_summed(compare);
 }
 
@@ -203,23 +204,38 @@ void compare_with_mark(struct compare *compare, const struct model *model,
 
 /* --- two models -------------------------------------------------------------------------- */
 
-/* A context that both models may have, identified by its parent and its own frame. */
-struct node {
-    uint32_t parent;    /* index of a node */
-    uint32_t next;      /* next node in the bucket */
+/* A frame that both models may have. Each frame of a model is matched once: there are few frames,
+ * but there may be millions of contexts. */
+struct place {
     const char *module; /* from name_module; NULL: the frame has no module */
     /* the module of the frame; NULL: the frame matches in every build of its module */
     const struct model_module *build;
     const char *label; /* frame's label, or its function if `build` is NULL */
     uint64_t offset;
+    uint32_t next; /* next place in the bucket */
+};
+
+/* A context that both models may have, identified by its parent and its own frame. */
+struct node {
+    uint32_t parent; /* index of a node; WIRE_NONE for the root */
+    uint32_t place;  /* index of a place; WIRE_NONE for the root */
+    uint32_t next;   /* next node in the bucket */
+    uint32_t row;    /* index of a row; WIRE_NONE: no context had figures */
+};
+
+/* The first element of each list of elements with equal hashes. */
+struct buckets {
+    uint32_t *first;
+    size_t count;
 };
 
 struct merge {
+    struct place *places;
     struct node *nodes;
-    struct compare_row *rows; /* one for each node */
-    size_t count;
-    uint32_t *buckets;
-    size_t bucket_count;
+    size_t place_count, node_count;
+    struct buckets place_buckets, node_buckets;
+    struct compare_row *rows; /* of the nodes whose contexts have figures */
+    size_t row_count, row_room;
     bool same_program; /* the two models are of programs of one name */
 };
 
@@ -279,54 +295,99 @@ static void find_rebuilt(const struct merge *merge, struct side *side, const str
         side->rebuilt[i] = is_rebuilt(merge, side->model, &side->model->modules[i], other);
 }
 
-static uint32_t find_node(struct merge *merge, const struct node *wanted) {
-    uint64_t hash = mix(mix(mix_text(0, wanted->label), wanted->parent), wanted->offset);
-    uint32_t *bucket = &merge->buckets[hash & (merge->bucket_count - 1)];
-    for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->nodes[at].next) {
-        const struct node *node = &merge->nodes[at];
-        if (node->parent == wanted->parent && node->offset == wanted->offset &&
-            same_text(node->label, wanted->label) && same_text(node->module, wanted->module) &&
-            same_build(node->build, wanted->build))
+static struct buckets make_buckets(size_t most) {
+    struct buckets buckets = {.count = 1024};
+    while (buckets.count < most)
+        buckets.count *= 2;
+    buckets.first = cli_alloc(buckets.count, sizeof *buckets.first);
+    memset(buckets.first, 0xff, buckets.count * sizeof *buckets.first);
+    return buckets;
+}
+
+static uint32_t find_place(struct merge *merge, const struct place *wanted) {
+    uint64_t hash = mix(mix_text(0, wanted->label), wanted->offset);
+    uint32_t *bucket = &merge->place_buckets.first[hash & (merge->place_buckets.count - 1)];
+    for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->places[at].next) {
+        const struct place *place = &merge->places[at];
+        if (place->offset == wanted->offset && same_text(place->label, wanted->label) &&
+            same_text(place->module, wanted->module) && same_build(place->build, wanted->build))
             return at;
     }
-    uint32_t index = (uint32_t)merge->count++;
-    merge->nodes[index] = *wanted;
-    merge->nodes[index].next = *bucket;
+    uint32_t index = (uint32_t)merge->place_count++;
+    merge->places[index] = *wanted;
+    merge->places[index].next = *bucket;
     *bucket = index;
     return index;
 }
 
+static uint32_t find_node(struct merge *merge, uint32_t parent, uint32_t place) {
+    uint64_t hash = mix(mix(0, parent), place);
+    uint32_t *bucket = &merge->node_buckets.first[hash & (merge->node_buckets.count - 1)];
+    for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->nodes[at].next)
+        if (merge->nodes[at].parent == parent && merge->nodes[at].place == place)
+            return at;
+    uint32_t index = (uint32_t)merge->node_count++;
+    merge->nodes[index] = (struct node){parent, place, *bucket, WIRE_NONE};
+    *bucket = index;
+    return index;
+}
+
+/* Returns the node's row. Makes a row only if `figures` are not all 0: in a large tree nearly all
+ * contexts have no figures. NULL: there is no row. */
+static struct compare_row *row_of(struct merge *merge, struct node *node,
+                                  const struct compare_figures *figures) {
+    static const struct compare_figures none;
+    if (node->row == WIRE_NONE && memcmp(figures, &none, sizeof none) == 0)
+        return NULL;
+    if (node->row == WIRE_NONE) {
+        if (merge->row_count == merge->row_room) {
+            merge->row_room = 2 * merge->row_room + 64;
+            merge->rows = cli_grow(merge->rows, merge->row_room, sizeof *merge->rows);
+        }
+        node->row = (uint32_t)merge->row_count++;
+        merge->rows[node->row] = (struct compare_row){0};
+    }
+    return &merge->rows[node->row];
+}
+
 /* Identifies a frame by its module and its offset in the module. In another build of a module, the
  * offset may belong to another function, so there the frame is identified by its function. */
-static void identify(const struct merge *merge, const struct side *side,
-                     const struct model_frame *frame, struct node *node) {
+static struct place identify(const struct merge *merge, const struct side *side,
+                             const struct model_frame *frame) {
+    if (frame->module == WIRE_NONE)
+        return (struct place){.label = frame->label, .offset = frame->address};
     const struct model_module *module = &side->model->modules[frame->module];
     const struct model_names *names = frame->names;
-    node->module = name_module(merge, side->model, module);
-    node->offset = frame->address - module->bias;
-    node->build = module;
+    struct place place = {.module = name_module(merge, side->model, module),
+                          .build = module,
+                          .label = frame->label,
+                          .offset = frame->address - module->bias};
     if (side->rebuilt[frame->module] && names && names->functions[0].name) {
-        node->label = names->functions[0].name;
-        node->offset = 0;
-        node->build = NULL;
+        place.label = names->functions[0].name;
+        place.offset = 0;
+        place.build = NULL;
     }
+    return place;
 }
 
 static void merge_model(struct merge *merge, const struct side *side) {
     const struct model *model = side->model;
     uint32_t *node_of = cli_alloc(model->context_count, sizeof *node_of);
+    uint32_t *place_of = cli_alloc(model->frame_count, sizeof *place_of); /* by number of a frame */
+    memset(place_of, 0xff, model->frame_count * sizeof *place_of);
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
-        struct node wanted = {.parent = WIRE_NONE, .offset = context->frame->address};
-        if (i > 0) {
-            wanted.parent = node_of[context->parent];
-            wanted.label = context->frame->label;
+        uint32_t *place = &place_of[context->frame->number];
+        if (i > 0 && *place == WIRE_NONE) {
+            struct place wanted = identify(merge, side, context->frame);
+            *place = find_place(merge, &wanted);
         }
-        if (context->frame->module != WIRE_NONE)
-            identify(merge, side, context->frame, &wanted);
-        node_of[i] = find_node(merge, &wanted);
-        struct compare_row *row = &merge->rows[node_of[i]];
+        node_of[i] = i > 0 ? find_node(merge, node_of[context->parent], *place)
+                           : find_node(merge, WIRE_NONE, WIRE_NONE);
         struct compare_figures figures = figures_of(&context->figures->self);
+        struct compare_row *row = row_of(merge, &merge->nodes[node_of[i]], &figures);
+        if (!row)
+            continue;
         add_figures(side->is_after ? &row->after : &row->before, &figures);
         if (!row->model || (side->is_after && row->model != model)) {
             row->model = model;
@@ -334,26 +395,25 @@ static void merge_model(struct merge *merge, const struct side *side) {
         }
     }
     free(node_of);
+    free(place_of);
 }
 
 void compare_models(struct compare *compare, const struct model *before,
                     const struct model *after) {
-    size_t most = before->context_count + after->context_count;
-    struct merge merge = {.bucket_count = 1024,
+    size_t nodes = before->context_count + after->context_count;
+    size_t places = before->frame_count + after->frame_count;
+    struct merge merge = {.place_buckets = make_buckets(places),
+                          .node_buckets = make_buckets(nodes),
                           .same_program = strcmp(model_program(before), model_program(after)) == 0};
     struct side sides[] = {{before, false, NULL}, {after, true, NULL}};
-    while (merge.bucket_count < most)
-        merge.bucket_count *= 2;
-    merge.nodes = cli_alloc(most, sizeof *merge.nodes);
-    merge.rows = cli_alloc(most, sizeof *merge.rows);
-    merge.buckets = cli_alloc(merge.bucket_count, sizeof *merge.buckets);
-    memset(merge.buckets, 0xff, merge.bucket_count * sizeof *merge.buckets);
+    merge.places = cli_alloc(places, sizeof *merge.places);
+    merge.nodes = cli_alloc(nodes, sizeof *merge.nodes);
     find_rebuilt(&merge, &sides[0], after);
     find_rebuilt(&merge, &sides[1], before);
     merge_model(&merge, &sides[0]);
     merge_model(&merge, &sides[1]);
     *compare = (struct compare){
-        .rows = merge.rows, .count = merge.count, .reset = before->resets != after->resets};
+        .rows = merge.rows, .count = merge.row_count, .reset = before->resets != after->resets};
     for (size_t i = after->module_count; i-- > 0;) {
         if (sides[1].rebuilt[i]) {
             compare->rebuilt = after->modules[i].path;
@@ -365,6 +425,8 @@ void compare_models(struct compare *compare, const struct model *before,
         forget_growth(compare);
     free(sides[0].rebuilt);
     free(sides[1].rebuilt);
+    free(merge.places);
     free(merge.nodes);
-    free(merge.buckets);
+    free(merge.place_buckets.first);
+    free(merge.node_buckets.first);
 }
