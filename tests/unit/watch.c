@@ -89,6 +89,8 @@ Test(conditions, bad_ones_say_why) {
         {"rss>85%limits", "%limit"},
         {"inuse>85%rss", "%limit"},
         {"waste>85%foo", "does not say of what it is a share"},
+        {"waste>100%", "never holds"},
+        {"waste>101%rss", "never holds"},
         {"growth>100M", "growth>100M/10m"},
         {"growth>100M/", "no time"},
         {"growth>100M/10x", "no time"},

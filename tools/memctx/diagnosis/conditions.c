@@ -49,9 +49,13 @@ static bool parse_amount(const char *text, struct condition *condition, char *er
         return FAIL("\"%.40s\" does not say of what it is a share; write %%limit, as in "
                     "rss>85%%limit",
                     text);
-    return strcmp(percent, "%") == 0 || strcmp(percent, "%rss") == 0 ||
-           FAIL("\"%.40s\" does not say of what it is a share; write waste>30%% (of the resident "
-                "set) or waste>30%%limit",
+    if (strcmp(percent, "%") != 0 && strcmp(percent, "%rss") != 0)
+        return FAIL("\"%.40s\" does not say of what it is a share; write waste>30%% (of the "
+                    "resident set) or waste>30%%limit",
+                    text);
+    return condition->threshold < MILLION ||
+           FAIL("\"%.40s\" never holds, because waste is a part of the resident set; write a "
+                "share below 100%%, as in waste>30%%",
                 text);
 }
 
