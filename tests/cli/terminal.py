@@ -17,6 +17,19 @@ from clitest import CLI, scratch, succeed, target
 EXACT = re.compile(r"\b\d{5,}\b")  # an exact number of bytes
 
 
+def read_all(master):
+    """Returns what a command writes to a terminal until it has closed the terminal."""
+    text = b""
+    while True:
+        try:
+            part = os.read(master, 65536)
+        except OSError:  # EIO: the command has closed the terminal
+            return text
+        if not part:
+            return text
+        text += part
+
+
 def on_terminal(*words, env=None, columns=80, code=0, warned="", **extra):
     """Runs the command on a terminal with `columns` columns; returns its output. Its standard error
     must match `warned`."""
@@ -26,15 +39,7 @@ def on_terminal(*words, env=None, columns=80, code=0, warned="", **extra):
     with subprocess.Popen([CLI, *map(str, words)], stdin=subprocess.DEVNULL, stdout=slave,
                           stderr=subprocess.PIPE, env=env) as process:
         os.close(slave)
-        text = b""
-        while True:
-            try:
-                part = os.read(master, 65536)
-            except OSError:  # EIO: the command has closed the terminal
-                break
-            if not part:
-                break
-            text += part
+        text = read_all(master)
         error = process.stderr.read().decode()
     os.close(master)
     check_equal(process.returncode, code, f"memctx {words}: {error}")
@@ -98,6 +103,30 @@ def units_on_a_terminal():
             check(not EXACT.search(re.sub(r"pid \d+|0x[0-9a-f]+", "",
                                           plain(on_terminal(*words, live.pid, env=env)))),
                   f"{words}")
+
+
+def progress_of(live, columns, term):
+    """Returns what `memctx export --seconds` writes to a terminal for its standard error."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    with subprocess.Popen([CLI, "export", str(live.pid), "--pprof", "/dev/null", "--seconds", "2"],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave,
+                          env={**live.cli_env, "TERM": term}):
+        os.close(slave)
+        text = read_all(master)
+    os.close(master)
+    return text.decode()
+
+
+@test
+def progress_fits_a_line():
+    """The line that tells what the command does is cut where the terminal ends. A terminal that is
+    dumb, which cannot remove the line, gets none."""
+    with target(["python3", "-c", "print('ready', flush=True); input()"]) as live:
+        lines = set(progress_of(live, 20, "xterm").split("\r\033[K"))
+        check("memctx: waiting, 1 " in lines, f"lines of progress: {lines}")
+        check(all(len(line) < 20 for line in lines), f"lines of progress: {lines}")
+        check_equal(progress_of(live, 20, "dumb"), "", "the output on a dumb terminal")
 
 
 @test

@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,7 +15,7 @@
 #define FIRST_US 1000000
 #define STEP_US 200000
 #define TEXT_BYTES 128
-#define REMOVE "\r\033[K"
+#define COLUMNS 80 /* assumed if the terminal does not tell how wide it is */
 
 /* The handler reads texts[current] while the other text is filled in. */
 static char texts[2][TEXT_BYTES];
@@ -41,17 +43,36 @@ static void set_timer(int first_us, int step_us) {
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
+bool progress_is_possible(void) {
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
+/* Cuts a text of `length` bytes where the terminal's line ends: PROGRESS_REMOVE removes only the
+ * last line of a text that takes several. A character has at most as many columns as bytes. */
+static void cut_to_line(char *text, size_t length) {
+    struct winsize size;
+    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    size_t most = (known ? size.ws_col : COLUMNS) - 1;
+    if (length <= most)
+        return;
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+        most--; /* the middle of a character */
+    text[most] = '\0';
+}
+
 void progress_tell(const char *format, ...) {
-    if (!running && !isatty(STDERR_FILENO))
+    if (!running && !progress_is_possible())
         return;
     int next = !current;
     va_list arguments;
     va_start(arguments, format);
-    char *text = texts[next];
-    int head = snprintf(text, TEXT_BYTES, REMOVE "memctx: ");
+    char *text = texts[next], *line = text + strlen(PROGRESS_REMOVE);
+    int head = snprintf(text, TEXT_BYTES, PROGRESS_REMOVE "memctx: ");
     vsnprintf(text + head, TEXT_BYTES - (size_t)head, format, arguments);
     va_end(arguments);
     cli_clean(text + head);
+    cut_to_line(line, strlen(line));
     current = next;
     if (running)
         return;
@@ -73,6 +94,6 @@ void progress_end(void) {
     set_timer(0, 0);
     running = false;
     if (shown)
-        write_line(REMOVE, strlen(REMOVE));
+        write_line(PROGRESS_REMOVE, strlen(PROGRESS_REMOVE));
     shown = 0;
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -60,7 +59,7 @@ static struct samples_look *watch(struct target *target, int64_t seconds,
     struct samples_look *looks = cli_alloc(LOOKS, sizeof *looks);
     struct target_load_options load = {
         .flags = MODEL_RESIDENT, .mappings = true, .light_pages = true};
-    bool progress = isatty(STDERR_FILENO);
+    bool progress = progress_is_possible();
     for (int i = 0; i < LOOKS; i++) {
         struct model model;
         double asked_s = clock_now_s();
@@ -81,7 +80,7 @@ static struct samples_look *watch(struct target *target, int64_t seconds,
         }
     }
     if (progress)
-        fputs("\r\033[K", stderr);
+        fputs(PROGRESS_REMOVE, stderr);
     return looks;
 }
 
