@@ -431,7 +431,9 @@ def mark_diff_reset_trim_set_options():
         check(re.search(r"\nno saving is predicted: in force from the start, this policy would "
                         r"have taken [1-9]\d* bytes more\.\n", placed), placed)
         for words in ((), ("--flat",)):
-            for site, nothing in (("nothing_like_it", True), ("allocate_more", False)):
+            for site, nothing in (("nothing_like_it", True), ("allocate_more", False),
+                                  ("^allocate_more$", False), ("^allocate_mor$", True),
+                                  (r"^[a-z]+\.c:[0-9]+$", False)):
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)
                 hint = "nothing was allocated in the contexts that were asked for; a site is"
                 check((hint in shown) == nothing, f"{site} {words}: {shown}")

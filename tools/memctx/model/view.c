@@ -2,11 +2,13 @@
 /* view.c - chooses and sorts contexts. */
 #include "model/view.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/frames.h"
 #include "model/selector.h"
+#include "model/shorten.h"
 #include "model/tails.h"
 
 /* Without --min, the tree hides a subtree below 1/DEFAULT_SHARE of the whole. */
@@ -68,15 +70,35 @@ void view_compile_site(regex_t *regex, const char *text) {
     }
 }
 
+/* True if the text matches. Frees the text. */
+static bool matches_text(char *text, const regex_t *regex) {
+    bool matches = regexec(regex, text, 0, NULL, 0) == 0;
+    free(text);
+    return matches;
+}
+
+/* True if the function's name, its name as it is printed, or its file:line matches. Each of them is
+ * compared by itself, so that ^ and $ stand for its ends. */
+static bool matches_function(const struct model_function *function, const regex_t *regex) {
+    if (function->name && (regexec(regex, function->name, 0, NULL, 0) == 0 ||
+                           matches_text(shorten_function(function->name), regex)))
+        return true;
+    return function->file && function->line > 0 &&
+           matches_text(cli_format("%s:%" PRId64, shorten_path(function->file), function->line),
+                        regex);
+}
+
 bool view_matches_frame(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex) {
     if (frame->kind == WIRE_KIND_ROOT)
         return false;
-    char *name = frames_write_frame(model, frame, true);
-    bool matches = regexec(regex, name, 0, NULL, 0) == 0;
-    free(name);
-    return matches || (frame->module != WIRE_NONE &&
-                       regexec(regex, model->modules[frame->module].path, 0, NULL, 0) == 0);
+    const char *module = frame->module == WIRE_NONE ? NULL : model->modules[frame->module].path;
+    bool matches = matches_text(frames_write_frame(model, frame, true), regex) ||
+                   (module && (regexec(regex, module, 0, NULL, 0) == 0 ||
+                               regexec(regex, shorten_path(module), 0, NULL, 0) == 0));
+    for (uint32_t i = 0; !matches && frame->names && i < frame->names->count; i++)
+        matches = matches_function(&frame->names->functions[i], regex);
+    return matches;
 }
 
 bool view_matches_tails(const struct model *model, const struct model_frame *frame,

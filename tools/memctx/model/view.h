@@ -70,8 +70,8 @@ void view_compile_site(regex_t *regex, const char *text);
  * Returns false for any other context. */
 bool view_matches_site(const struct model *model, const struct model_context *context,
                        const regex_t *regex);
-/* Returns true if the frame matches by function, inlined function, file:line or module, whether its
- * context is an allocation site or not. */
+/* Returns true if the frame matches by function, inlined function, file:line or module, or by its
+ * whole text, whether its context is an allocation site or not. */
 bool view_matches_frame(const struct model *model, const struct model_frame *frame,
                         const regex_t *regex);
 /* Returns true if a function between this frame and malloc matches (tails.h). */
