@@ -66,6 +66,8 @@ def usage_errors():
                               "--no is the beginning of --no-symbols, --no-pager"),
                              (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you '
                                                          'mean marks\\?'),
+                             (["set", "1", "policy=slab"], "policy=slab needs contexts in front "
+                              "of it; give their numbers"),
                              (["set", "1", "MEMCTX_DEPHT=3"], "did you mean depth\\?"),
                              (["set", "1", "MEMCTX_DEPTH=3"], "did you mean depth\\?"),
                              (["run", "--set", "dpeth=3", "true"],

@@ -51,7 +51,8 @@ uint32_t profile_string_number(struct profile_numbers *numbers, const char *text
 /* Writes lines "outermost;...;innermost FIGURE", for flame graph tools. Figures of 0 are left out.
  */
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric);
-/* Writes speedscope's JSON: one profile for each metric. */
+/* Writes speedscope's JSON: a profile for each of five metrics, those of pages only if the model
+ * has pages. */
 void profile_write_speedscope(const struct model *model, FILE *file);
 /* Writes CSV (RFC 4180), one line for each context: ids, frame and all figures. The field of an
  * unknown figure is empty. */

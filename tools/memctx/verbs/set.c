@@ -122,10 +122,15 @@ static bool is_live_option(const char *assignment) {
     return is_record || (entry && entry->settable && settings_accepts(entry, equals + 1));
 }
 
-/* Ends the command if the assignment names no option, but something similar to one. The process
- * judges all other names. */
+/* Ends the command if the assignment names no option, but something similar to one, or the policy
+ * of contexts. The process judges all other names. */
 static void check_name(const char *assignment) {
     char *name = cli_format("%.*s", (int)strcspn(assignment, "="), assignment);
+    if (strcmp(name, "policy") == 0) {
+        cli_usage("%.100s needs contexts in front of it; give their numbers from memctx dump "
+                  "--json, --context ID,... or --site REGEX",
+                  assignment);
+    }
     const char *suggestion = settings_suggest(name, NULL);
     if (!settings_find(name) && strcmp(name, "record") != 0 && suggestion)
         cli_usage("unknown option name \"%.100s\"%s", name, suggestion);
