@@ -301,6 +301,9 @@ def snapshots_before_and_after_a_reset():
                             [1000000, None, None, None], "growth")
         done = cli("diff", packed, written)
         check_equal(done.stderr, "", "no reset between these two")
+        succeed("reset", live.pid, env=live.cli_env)
+        diff = json.loads(cli("diff", packed, live.pid, "--json", env=live.cli_env).stdout)
+        check_equal(diff["contexts"], [], "contexts of which only the counters differ")
 
 
 @test

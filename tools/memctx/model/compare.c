@@ -60,11 +60,17 @@ static void forget_counters(struct compare_figures *figures) {
 }
 
 /* Forgets the growth of all counters: between the two models they were set back to 0, and the
- * models do not tell what they were just before that. */
+ * models do not tell what they were just before that. Drops the rows that have no other growth. */
 static void forget_growth(struct compare *compare) {
+    size_t kept = 0;
     forget_counters(&compare->growth);
-    for (size_t i = 0; i < compare->count; i++)
-        forget_counters(&compare->rows[i].growth);
+    for (size_t i = 0; i < compare->count; i++) {
+        struct compare_row row = compare->rows[i];
+        forget_counters(&row.growth);
+        if (row.growth.requested_bytes != 0 || row.growth.live_chunks != 0)
+            compare->rows[kept++] = row;
+    }
+    compare->count = kept;
 }
 
 /* True if memctx reset was called after the mark. The library then lowers the mark's counters by
