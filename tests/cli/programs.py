@@ -71,7 +71,10 @@ def run_refuses_wrong_options():
     expect(2, "depth takes a value from 0 to 128; got \"129\"", "run", "--depth", "129", "true")
     expect(2, "depth takes a value from", "run", "--depth", "-1", "true")
     expect(2, "unknown option name \"speed\"", "run", "--set", "speed=1", "true")
-    expect(2, "control takes a value from off to always", "run", "--set", "control=maybe", "true")
+    expect(2, "control takes off, auto, eager or always; got", "run", "--set", "control=maybe",
+           "true")
+    expect(2, "tables takes bytes from 65536 on, with K, M or G, or 1% to 50%; got", "run", "--set",
+           "tables=51%", "true")
     expect(2, "name=value", "run", "--set", "depth", "true")
     expect(2, "unknown option", "run", "--nonsense", "true")
     check_equal(run("--set", "control=off", "true").returncode, 0, "a word of an enum")

@@ -53,14 +53,9 @@ static void set_option(const char *name, const char *value) {
     if (!entry)
         cli_usage("unknown option name \"%s\"%s", name,
                   settings_suggest(name, "; see memctx options"));
-    if (!settings_accepts(entry, value)) {
-        if (settings_syntax(entry))
-            cli_usage("%s takes %s; got \"%s\"", name, settings_syntax(entry), value);
-        char lowest[24];
-        snprintf(lowest, sizeof lowest, "%s", settings_text(entry, entry->minimum));
-        cli_usage("%s takes a value from %s to %s; got \"%s\"; see memctx options", name, lowest,
-                  settings_text(entry, entry->maximum), value);
-    }
+    if (!settings_accepts(entry, value))
+        cli_usage("%s takes %s; got \"%s\"; see memctx options", name, settings_describe(entry),
+                  value);
     set_variable(entry->variable, value);
 }
 

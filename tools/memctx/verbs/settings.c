@@ -117,6 +117,24 @@ const char *settings_syntax(const struct settings_entry *entry) {
     return entry->words == marks_words ? MEMCTX_MARKS_SYNTAX : NULL;
 }
 
+char *settings_describe(const struct settings_entry *entry) {
+    if (settings_syntax(entry))
+        return cli_copy(settings_syntax(entry));
+    if (entry->size)
+        return cli_format("bytes from %" PRId64 " on, with K, M or G, or 1%% to %d%%",
+                          entry->minimum, PERCENT_MAX);
+    if (!entry->words)
+        return cli_format("a value from %" PRId64 " to %" PRId64, entry->minimum, entry->maximum);
+    char *list = cli_copy(entry->words[entry->minimum]);
+    for (int64_t i = entry->minimum + 1; i <= entry->maximum; i++) {
+        char *longer =
+            cli_format("%s%s%s", list, i < entry->maximum ? ", " : " or ", entry->words[i]);
+        free(list);
+        list = longer;
+    }
+    return list;
+}
+
 const char *settings_text(const struct settings_entry *entry, int64_t value) {
     static char text[24];
     if (entry->words)

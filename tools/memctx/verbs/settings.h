@@ -32,6 +32,8 @@ bool settings_accepts(const struct settings_entry *entry, const char *text);
 /* Returns the syntax of the entry's values in words; NULL: the entry's range or list of words says
  * enough. */
 const char *settings_syntax(const struct settings_entry *entry);
+/* Returns the values of the entry in words, for a message. The caller frees the text. */
+char *settings_describe(const struct settings_entry *entry);
 /* Returns a value as text, a number or a word. The text stays valid until the next call. */
 const char *settings_text(const struct settings_entry *entry, int64_t value);
 
