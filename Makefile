@@ -156,8 +156,8 @@ help:
 	@echo 'make install        PREFIX=$(PREFIX) DESTDIR=$(DESTDIR); make uninstall takes it away'
 	@echo 'make clean          remove out/'
 	@echo 'VARIANT=release|debug|faults|asan|tsan builds below out/VARIANT; test, demo, lint, bench'
-	@echo 'and their like take out/release. CC=clang builds with clang; the programs of most'
-	@echo 'tests need gcc'
+	@echo 'and their like take out/release. CC=clang builds with clang; CC=clang CXX=clang++ tests/run'
+	@echo 'SUITE builds the programs of the tests with clang'
 	@echo 'V=1 shows commands'
 
 lib: $(library)

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -447,7 +448,7 @@ static void *live_briefly(void *argument) {
             CHECK(blocks[i][at] == i, "block %d of %zu is damaged at %zu", i, sizes[i], at);
     for (int i = 1; i < YOUNG_BLOCKS; i++)
         free(blocks[i]);
-    free(__atomic_exchange_n(&handed_on, blocks[0], __ATOMIC_ACQ_REL));
+    free(atomic_exchange(&handed_on, blocks[0]));
     return NULL;
 }
 
@@ -497,7 +498,7 @@ static void young_threads(void) {
     pthread_barrier_wait(&barrier);
     for (int i = 0; i < 12; i++)
         pthread_join(waiting[i], NULL);
-    free(__atomic_exchange_n(&handed_on, NULL, __ATOMIC_ACQ_REL));
+    free(atomic_exchange(&handed_on, NULL));
 }
 
 /* malloc and free are no cancellation points: a cancelled thread must not end in them. */

@@ -152,18 +152,25 @@ static int garbage_frame_pointer(void) {
 
 /* Switches to another stack without unwind information, so that an unwinder looks for the caller's
  * return address in the guard page behind that stack. */
-__attribute__((noinline, optimize("omit-frame-pointer"))) static void *call_on(char *top) {
-    void *block;
-    __asm__ volatile("mov %%rsp, %%r12\n\t"
-                     "mov %[top], %%rsp\n\t"
-                     "mov $77, %%edi\n\t"
-                     "call malloc@PLT\n\t"
-                     "mov %%r12, %%rsp"
-                     : "=a"(block)
-                     : [top] "r"(top)
-                     : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "r12", "memory", "cc");
-    return block;
-}
+void *call_on(char *top);
+__asm__(".pushsection .text\n"
+        ".type call_on, @function\n"
+        "call_on:\n\t"
+        ".cfi_startproc\n\t"
+        "push %r12\n\t"
+        ".cfi_adjust_cfa_offset 8\n\t"
+        ".cfi_rel_offset %r12, 0\n\t"
+        "mov %rsp, %r12\n\t"
+        "mov %rdi, %rsp\n\t"
+        "mov $77, %edi\n\t"
+        "call malloc@PLT\n\t"
+        "mov %r12, %rsp\n\t"
+        "pop %r12\n\t"
+        ".cfi_adjust_cfa_offset -8\n\t"
+        "ret\n\t"
+        ".cfi_endproc\n"
+        ".size call_on, . - call_on\n"
+        ".popsection");
 
 static int stack_before_a_guard(void) {
     const size_t bytes = 1 << 17;

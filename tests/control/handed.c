@@ -52,7 +52,7 @@ int main(int argc, char **argv) {
     pthread_barrier_init(&freed, NULL, THREADS + 1);
     for (size_t i = 0; i < THREADS; i++) {
         pthread_t thread;
-        if (pthread_create(&thread, NULL, free_part, (char *)0 + 1 + i) != 0)
+        if (pthread_create(&thread, NULL, free_part, (void *)(i + 1)) != 0)
             return 4;
     }
     pthread_barrier_wait(&freed);

@@ -11,7 +11,6 @@ from wire import Wire
 
 OPS = int(os.environ.get("MEMCTX_STRESS_OPS", "500000"))
 SEED = int(os.environ.get("MEMCTX_STRESS_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
-FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
 LIVE = ("requested_bytes", "live_chunks")
 ALL = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
 pick_all = operator.itemgetter(*ALL)
@@ -126,7 +125,7 @@ class Stress:
 
     @staticmethod
     def build():
-        return harness.build_program("tests/stress/books.c", flags=FLAGS)
+        return harness.build_program("tests/stress/books.c", flags=harness.OWN_FRAMES)
 
     def __enter__(self):
         program = self.build()

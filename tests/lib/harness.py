@@ -25,7 +25,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 # TEST_LIB and TEST_CLI point the suites at another build (out/debug, out/asan ...).
 LIB = os.path.abspath(os.environ.get("TEST_LIB", os.path.join(ROOT, "out/release/libmemctx.so")))
 CLI = os.path.abspath(os.environ.get("TEST_CLI", os.path.join(ROOT, "out/release/memctx")))
-BIN = os.path.join(ROOT, "out/test/bin")
+CLANG = "clang" in os.environ.get("CC", "gcc")
+BIN = os.path.join(ROOT, "out/test/bin-clang" if CLANG else "out/test/bin")
 CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-pthread",
           "-D_GNU_SOURCE", "-I" + os.path.join(ROOT, "include"), "-fno-omit-frame-pointer",
           # Without -fno-builtin the compiler drops a malloc and free whose block is not used.
@@ -33,7 +34,11 @@ CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-p
           # Some tests use a block after a realloc of it that must fail.
           "-Wno-unknown-warning-option", "-Wno-use-after-free", "-Wno-alloc-size-larger-than",
           # Some tests ignore the chunks that they allocate, or use the names of memctx.h 0.1.0.
-          "-Wno-unused-result", "-Wno-deprecated-declarations"]
+          "-Wno-unused-result", "-Wno-deprecated-declarations",
+          # clang does not know the attributes noclone and noipa.
+          "-Wno-unknown-attributes"]
+# Each call has a frame and a return address of its own. clang does not know -fno-ipa-icf.
+OWN_FRAMES = ["-fno-optimize-sibling-calls", *([] if CLANG else ["-fno-ipa-icf"])]
 NOBODY = 65534
 TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
 # A dump of 50 000 contexts makes some 300 000 dictionaries and lists. Python's default, a
@@ -86,7 +91,9 @@ def build_program(source, name=None, flags=()):
     cxx = source.endswith(".cc")
     compiler = os.environ.get("CXX", "g++") if cxx else os.environ.get("CC", "gcc")
     made = f"{target}.{os.getpid()}.new"  # another suite may build the same program now
-    command = [compiler, "-std=gnu++17" if cxx else "-std=gnu17", *CFLAGS, *flags, source, "-o",
+    # clang declares the operators delete with a size only with -fsized-deallocation.
+    language = ["-std=gnu++17", "-fsized-deallocation"] if cxx else ["-std=gnu17"]
+    command = [compiler, *language, *CFLAGS, *flags, source, "-o",
                made, "-ldl"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode != 0:

@@ -14,27 +14,27 @@ static void *kept[KEPT], *loaded[KEPT];
 static unsigned kept_count;
 static pthread_barrier_t turn;
 
-__attribute__((noipa)) static void *fill(size_t bytes) {
+__attribute__((noinline, noipa)) static void *fill(size_t bytes) {
     char *chunk = malloc(bytes);
     chunk[0] = 'x';
     return chunk;
 }
 
-__attribute__((noipa)) static void load(void) {
+__attribute__((noinline, noipa)) static void load(void) {
     for (unsigned i = 0; i < 32; i++) {
         loaded[i] = fill(CHUNK_BYTES);
         ((char *)loaded[i])[1] = 'x';
     }
 }
 
-__attribute__((noipa)) static void grow(unsigned count) {
+__attribute__((noinline, noipa)) static void grow(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         kept[kept_count] = fill(CHUNK_BYTES);
         ((char *)kept[kept_count++])[1] = 'x';
     }
 }
 
-__attribute__((noipa)) static void shrink(void) {
+__attribute__((noinline, noipa)) static void shrink(void) {
     for (unsigned i = 0; i < 16; i++)
         free(loaded[i]);
 }

@@ -4,6 +4,7 @@
  * KiB a buffer holds its name and the offset, which each use of the buffer checks. Prints "ok" and
  * waits for a line. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +79,7 @@ static void *work(void *number) {
     for (long step = 0; step < steps; step++) {
         random = random * 6364136223846793005U + 1442695040888963407U;
         size_t bytes = LEAST + (size_t)(random >> 40) % SPREAD, slot = random >> 33 & 1023;
-        struct buffer *buffer = __atomic_exchange_n(&slots[slot % SLOTS], NULL, __ATOMIC_ACQ_REL);
+        struct buffer *buffer = atomic_exchange(&slots[slot % SLOTS], NULL);
         if (buffer) {
             check(buffer, buffer->bytes);
             if (random >> 20 & 3) {
@@ -92,7 +93,7 @@ static void *work(void *number) {
         }
         if (!buffer)
             buffer = fresh(++name << 1, bytes, (random >> 26 & 7) == 0);
-        free(__atomic_exchange_n(&slots[slot % SLOTS], buffer, __ATOMIC_ACQ_REL));
+        free(atomic_exchange(&slots[slot % SLOTS], buffer));
     }
     return NULL;
 }

@@ -8,9 +8,8 @@ import subprocess
 
 import harness
 from harness import check, check_equal, check_sums, test
-from target import (ALLOCS, FIGURES, FLAGS, LIVE, OTHERS, SEED, Program, check_books, check_lost,
-                    figures_of, function_of,
-                    outermost, paths_of, scaled, site_figures)
+from target import (ALLOCS, FIGURES, LIVE, OTHERS, SEED, Program, check_books, check_lost,
+                    figures_of, function_of, outermost, paths_of, scaled, site_figures)
 
 # A small limit, so that functions are folded soon and paths wait.
 TABLES = "1M"
@@ -18,8 +17,8 @@ TABLES = "1M"
 
 def build_step():
     target = os.path.join(harness.BIN, "tables-step.so")
-    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, *FLAGS, "-shared", "-fPIC",
-               os.path.join(harness.ROOT, "tests/tables/step.c"), "-o", target]
+    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, *harness.OWN_FRAMES, "-shared",
+               "-fPIC", os.path.join(harness.ROOT, "tests/tables/step.c"), "-o", target]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     check(done.returncode == 0, done.stderr)
     return target
@@ -30,7 +29,7 @@ def build_levels(linked):
     name, flag = ("tables-linked-levels",
                   "-fno-omit-frame-pointer") if linked else ("tables-levels",
                                                              "-fomit-frame-pointer")
-    return harness.build_program("tests/tables/levels.c", name, [*FLAGS, "-O2", flag])
+    return harness.build_program("tests/tables/levels.c", name, [*harness.OWN_FRAMES, "-O2", flag])
 
 
 def levels(*options, linked=False, **env):
@@ -244,7 +243,7 @@ def levels_while_marks_and_resets_are_asked():
 def a_recursion_deeper_than_any_before():
     """Replays of a recursion whose function is folded stop where the walked stack has no room."""
     program = harness.build_program("tests/tables/deep.c", "tables-deep",
-                                    [*FLAGS, "-O2", "-fomit-frame-pointer"])
+                                    [*harness.OWN_FRAMES, "-O2", "-fomit-frame-pointer"])
     plain = harness.run_program([program], harness.clean_env())
     ours = harness.run_program([program], harness.preloaded_env())
     check_equal(ours.returncode, 0, f"status; {ours.stderr}")

@@ -17,7 +17,6 @@ from wire import Wire
 # Factor for the size of each test; 1 in `make test`.
 SCALE = float(os.environ.get("MEMCTX_TABLES_SCALE", "1"))
 SEED = int(os.environ.get("MEMCTX_TABLES_SEED", "0")) or time.time_ns() // 1000 % 1000000 + 1
-FLAGS = ["-fno-optimize-sibling-calls", "-fno-ipa-icf"]
 LIMIT_S = 90 + 30 * SCALE
 FIGURES = ("requested_bytes", "live_chunks", "allocs", "frees")
 LIVE = FIGURES[:2]
@@ -40,7 +39,8 @@ def scaled(count, most):
 
 
 def build(name):
-    return harness.build_program(f"tests/tables/{name}.c", name=f"tables-{name}", flags=FLAGS)
+    return harness.build_program(f"tests/tables/{name}.c", name=f"tables-{name}",
+                                 flags=harness.OWN_FRAMES)
 
 
 def kib(pid, field):

@@ -14,7 +14,7 @@ static inline __attribute__((always_inline)) void middle(size_t bytes) {
     innermost(bytes + 1); /* MARK innermost */
 }
 
-static __attribute__((noipa)) void outer(size_t bytes) {
+static __attribute__((noinline, noipa)) void outer(size_t bytes) {
     middle(bytes + 4); /* MARK middle */
     keep = (char *)keep + 1;
 }

@@ -9,18 +9,18 @@ static void *volatile keep;
 
 #ifdef NEWER
 #define FIRST_BYTES 1500
-static __attribute__((noipa)) void added(void) {
+static __attribute__((noinline, noipa)) void added(void) {
     keep = malloc(300);
 }
 #else
 #define FIRST_BYTES 1000
 #endif
 
-static __attribute__((noipa)) void first(void) {
+static __attribute__((noinline, noipa)) void first(void) {
     keep = malloc(FIRST_BYTES);
 }
 
-static __attribute__((noipa)) void second(void) {
+static __attribute__((noinline, noipa)) void second(void) {
     keep = malloc(2000);
 }
 

@@ -12,7 +12,7 @@
 
 void *NAME(PART)(size_t bytes);
 
-__attribute__((noipa)) void *NAME(PART)(size_t bytes) {
+__attribute__((noinline, noipa)) void *NAME(PART)(size_t bytes) {
     char *block = malloc(bytes);
     if (block)
         block[0] = 1;

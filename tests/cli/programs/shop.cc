@@ -11,17 +11,17 @@ struct Cart {
     void add(int bytes);
 };
 
-__attribute__((noipa)) void Cart::add(int bytes) {
+__attribute__((noinline, noipa)) void Cart::add(int bytes) {
     keep = new char[bytes];
 }
 
-template <typename T> __attribute__((noipa)) void fill(T *value, int count) {
+template <typename T> __attribute__((noinline, noipa)) void fill(T *value, int count) {
     keep = new T[count];
     *value = 1;
 }
 
 namespace {
-__attribute__((noipa)) void hidden(long bytes) {
+__attribute__((noinline, noipa)) void hidden(long bytes) {
     keep = ::operator new(bytes);
 }
 } // namespace

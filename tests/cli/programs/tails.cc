@@ -8,7 +8,6 @@
 #define APART __attribute__((noinline, noclone, noipa))
 
 static void *volatile keep;
-static volatile bool yes = true;
 
 namespace shop {
 

@@ -177,7 +177,7 @@ static int children_run(void) {
             wrong += (unsigned long)restrict_self("short") + allocate_for(0.4, 2, 0);
             syscall(SYS_exit, wrong != 0);
         }
-        int ending;
+        int ending = -1;
         if (child < 0 || waitpid(child, &ending, 0) != child || ending != 0) {
             printf("a child ended with %x\n", (unsigned)ending);
             return 1;
