@@ -164,6 +164,9 @@ def outside_without_socket():
             check("MEMCTX_CONTROL=off" in dump["how"], dump["how"])
             check(dump["totals"]["requested_bytes"] > 20 << 20, f"too few bytes: {dump['totals']}")
             check("nothing was ever allocated" not in dump["how"], dump["how"])
+            done = harness.run_cli("diff", str(target.pid))
+            check(done.returncode == 1 and "takes no marks; compare it with a snapshot" in
+                  done.stderr, f"diff suggests a mark that nobody can set: {done.stderr}")
             saved = os.path.join(directory, "saved.memctx")
             check_equal(harness.run_cli("dump", str(target.pid), "-o", saved).returncode, 0,
                         "dump -o")
@@ -191,6 +194,16 @@ def outside_without_socket():
         # On a busy machine cat may start so slowly that it gets a socket, so the test starts up to
         # 20.
         check(any(cat_is_read_from_outside(directory) for _ in range(20)), "each cat has a socket")
+
+
+@test
+@harness.in_tries
+def outside_at_the_start():
+    """A command waits for a process that has not loaded the library yet, as after `program &`."""
+    argv = ["/bin/sh", "-c", f"sleep 0.1; LD_PRELOAD={harness.LIB} exec cat"]
+    with runtime_dir() as directory, harness.Target(argv, directory, preload=False,
+                                                    MEMCTX_CONTROL="off") as target:
+        check_equal(read(target.pid)["program"], "cat", "the program")
 
 
 def row_of(target):

@@ -16,7 +16,8 @@
 #include "snapshot/snapshot.h"
 
 #define STOPPED_LOOKS 10
-#define STOPPED_PAUSE_NS 5000000
+#define PAUSE_NS 5000000
+#define LOADING_S 0.5 /* age at which a process has surely loaded the library */
 
 struct name_search {
     const char *word;
@@ -161,17 +162,38 @@ static bool is_stopped(const struct process_facts *facts) {
     return facts->state == 'T' || facts->state == 't';
 }
 
-/* Returns true if a stopped process is found stopped each time that it is looked at, for 50 ms. A
- * tracer (strace) and a limiter of processor time (cpulimit) stop a process for an instant. Reads
- * the facts anew. */
-static bool stays_stopped(struct process_facts *facts) {
+/* Waits for 5 ms, then reads the facts anew. */
+static void look_again(struct process_facts *facts) {
     pid_t pid = facts->pid;
-    for (int i = 0; i < STOPPED_LOOKS && is_stopped(facts); i++) {
-        nanosleep(&(struct timespec){.tv_nsec = STOPPED_PAUSE_NS}, NULL);
-        if (!process_read_facts(pid, facts))
-            cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
-    }
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    if (!process_read_facts(pid, facts))
+        cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
+}
+
+/* Returns true if a stopped process is found stopped each time that it is looked at, for 50 ms. A
+ * tracer (strace) and a limiter of processor time (cpulimit) stop a process for an instant. */
+static bool stays_stopped(struct process_facts *facts) {
+    for (int i = 0; i < STOPPED_LOOKS && is_stopped(facts); i++)
+        look_again(facts);
     return is_stopped(facts);
+}
+
+/* Waits while a process that has just begun does not have the library yet: a shell's child has to
+ * execute the program first, and then the loader maps the library. */
+static void wait_for_library(struct process_facts *facts) {
+    while (facts->age_s < LOADING_S && process_find_library(facts) == PROCESS_WITHOUT)
+        look_again(facts);
+}
+
+/* Opens a process that does not answer. The tables of a process that has just begun cannot be read
+ * before the loader has relocated the library. */
+static bool open_outside(struct target *target, const char *why, struct cli_failure *failure) {
+    while (!client_open_outside(&target->client, &target->facts, why, failure)) {
+        if (target->facts.age_s > LOADING_S)
+            return false;
+        look_again(&target->facts);
+    }
+    return true;
 }
 
 /* `word`: what the user gave for the process. */
@@ -185,6 +207,7 @@ static void open_process(struct target *target, pid_t pid, const char *word, enu
     pid = process;
     if (!process_read_facts(pid, &target->facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d%s", (int)pid, advise(word));
+    wait_for_library(&target->facts);
     if (target->facts.state == 'Z' || target->facts.state == 'X')
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
@@ -196,8 +219,7 @@ static void open_process(struct target *target, pid_t pid, const char *word, enu
             die_stopped(&target->facts, use == USE_READ ? &other : NULL);
     }
     if (wants_outside && use != USE_SOCKET) {
-        if (!client_open_outside(&target->client, &target->facts, "--outside asked for it",
-                                 &failure))
+        if (!open_outside(target, "--outside asked for it", &failure))
             cli_die_failure(&failure);
         return;
     }
@@ -206,7 +228,7 @@ static void open_process(struct target *target, pid_t pid, const char *word, enu
     if (use == USE_SOCKET || failure.code == CLI_NOT_PERMITTED ||
         process_find_library(&target->facts) != PROCESS_WITH)
         cli_die_failure(&failure);
-    if (!client_open_outside(&target->client, &target->facts, failure.text, &other))
+    if (!open_outside(target, failure.text, &other))
         cli_die(other.code == CLI_NOT_PERMITTED ? other.code : failure.code,
                 "%s; its memory cannot be read either: %s", failure.text, other.text);
 }
@@ -534,6 +556,15 @@ void target_load_marks(struct target *target, struct model *model) {
     model->pid = target->facts.pid;
 }
 
+/* Returns the part of a message that says how to compare a target without marks. */
+static const char *advise_mark(const struct target *target) {
+    return target->is_snapshot ? "compare it with another file"
+           : target->client.outside
+               ? "a process that is read from outside takes no marks; compare it with a snapshot, "
+                 "which memctx dump -o FILE writes: memctx diff FILE TARGET"
+               : "set one with memctx mark";
+}
+
 /* Ends the command, because the model has no mark of this name. */
 static _Noreturn void die_without_mark(const struct target *target, const struct model *model,
                                        const char *name) {
@@ -541,8 +572,7 @@ static _Noreturn void die_without_mark(const struct target *target, const struct
     for (size_t i = 0; i < model->mark_count; i++)
         nearest_offer(&nearest, model->marks[i].name);
     const char *advice = model->mark_count > 0 ? "; see the marks in memctx dump"
-                         : target->is_snapshot ? "; compare it with another file"
-                                               : "; set one with memctx mark";
+                                               : cli_format("; %s", advise_mark(target));
     advice = nearest_text(&nearest, "", advice);
     if (!target->is_snapshot && target_is_file(name))
         advice = "; see the marks in memctx dump; if you mean the file, name it first";
@@ -559,7 +589,7 @@ struct model_mark *target_load_mark(struct target *target, struct model *model, 
         die_without_mark(target, model, name);
     if (!mark) {
         cli_die(CLI_REFUSED, "%s has no mark to compare with; %s", model->source,
-                target->is_snapshot ? "compare it with another file" : "set one with memctx mark");
+                advise_mark(target));
     }
     if (!mark->has_entries && target->is_snapshot && !target->client.outside) {
         cli_die(CLI_REFUSED,
