@@ -5,6 +5,8 @@
  * The kernel lets only a process with one thread enter another user, mount or time namespace. So
  * the control thread ends before such a call. Afterwards it starts again when it is due.
  */
+#include "api/namespaces.h"
+
 #include "control/control.h"
 #include "path/rebind.h"
 
@@ -16,6 +18,14 @@
 #define CLONE_NEWTIME 0x80
 #endif
 
+bool namespaces_enter_alone(int type) {
+    return type == 0 || (type & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME)) != 0;
+}
+
+bool namespaces_unshare_alone(int flags) {
+    return (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
+}
+
 static int call_alone(bool alone, const char *name, int first, int second) {
     int (*next)(int, int) = (int (*)(int, int))rebind_next(name);
     bool paused = alone && control_pause();
@@ -25,17 +35,11 @@ static int call_alone(bool alone, const char *name, int first, int second) {
     return result;
 }
 
-/* With `type` 0, the kernel takes a namespace of any type. If `fd` is a pidfd, `type` may hold
- * several types. */
 EXPORT int setns(int fd, int type) {
-    bool alone = type == 0 || (type & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWTIME)) != 0;
-    return call_alone(alone, "setns", fd, type);
+    return call_alone(namespaces_enter_alone(type), "setns", fd, type);
 }
 
-/* The kernel wants one thread for a new user namespace, and for the flags that undo what threads
- * share. A new mount namespace may have several threads. */
 EXPORT int unshare(int flags) {
-    bool alone = (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
-    return call_alone(alone, "unshare", flags, 0);
+    return call_alone(namespaces_unshare_alone(flags), "unshare", flags, 0);
 }
 #endif

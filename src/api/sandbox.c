@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * prctl and syscall, which the program calls in place of libc's functions, so that the library sees
- * a process that is about to restrict its system calls.
+ * a process that is about to restrict its system calls, or to enter a namespace (namespaces.c).
  *
  * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
  * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
@@ -11,6 +11,7 @@
  * This file makes no system call by an instruction of its own, because a program may tell the
  * kernel that only libc's code makes system calls (PR_SET_SYSCALL_USER_DISPATCH).
  */
+#include "api/namespaces.h"
 #include "control/control.h"
 #include "path/rebind.h"
 
@@ -22,6 +23,7 @@
 #ifndef MEMCTX_UNIT
 #define TEXT(x) #x
 #define EXPANDED_TEXT(x) TEXT(x)
+#define WATCH(number) "    cmpq $" EXPANDED_TEXT(number) ", %rdi\n    je syscall_watched\n"
 
 static bool is_strict(long number, const unsigned long *arguments) {
     return number == SYS_prctl
@@ -107,67 +109,76 @@ EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, 
     return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d}, true);
 }
 
-/* Takes the arguments of libc's syscall for the two system calls that `call` watches. The assembly
- * below jumps here, so the arguments are where the program put them: six in registers, the seventh
- * on the stack. */
+/* Makes setns or unshare by libc's syscall, without the control thread if the kernel wants one
+ * thread (namespaces.c). */
+static long change_namespace(long number, const unsigned long *arguments) {
+    bool alone = number == SYS_setns ? namespaces_enter_alone((int)arguments[1])
+                                     : namespaces_unshare_alone((int)arguments[0]);
+    bool paused = alone && control_pause();
+    long result = call_syscall(number, arguments);
+    if (paused)
+        control_resume();
+    return result;
+}
+
+/* Takes the arguments of libc's syscall for the four system calls that this library watches. The
+ * assembly below jumps here, so the arguments are where the program put them: six in registers, the
+ * seventh on the stack. */
 __attribute__((used)) static long syscall_watched(long number, unsigned long a, unsigned long b,
                                                   unsigned long c, unsigned long d, unsigned long e,
                                                   unsigned long f) {
-    return call(number, (unsigned long[6]){a, b, c, d, e, f}, false);
+    unsigned long arguments[6] = {a, b, c, d, e, f};
+    return number == SYS_setns || number == SYS_unshare ? change_namespace(number, arguments)
+                                                        : call(number, arguments, false);
 }
 
 /* The exported syscall jumps to the next function, with all arguments where they are. It leaves no
- * stack frame, because some system calls return on another stack, or twice on the present stack. */
+ * stack frame, because some system calls return on another stack, or twice on the present stack.
+ * The watched numbers after unshare's are greater than that one. */
 __asm__(".pushsection .text\n"
         ".globl syscall\n"
         ".type syscall, @function\n"
         ".p2align 4\n"
         "syscall:\n"
         "    .cfi_startproc\n"
-        "    endbr64\n"
-        "    cmpq $" EXPANDED_TEXT(
-            __NR_prctl) ", %rdi\n"
-                        "    je syscall_watched\n"
-                        "    cmpq $" EXPANDED_TEXT(
-                            __NR_seccomp) ", %rdi\n"
-                                          "    je syscall_watched\n"
-                                          "    movq syscall_next(%rip), %r11\n"
-                                          "    testq %r11, %r11\n"
-                                          "    je 1f\n"
-                                          "    jmp *%r11\n"
-                                          "1:  pushq %rdi\n"
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    pushq %rsi\n"
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    pushq %rdx\n"
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    pushq %rcx\n"
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    pushq %r8\n"
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    pushq %r9\n"
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    subq $8, %rsp\n" /* aligns the stack */
-                                          "    .cfi_adjust_cfa_offset 8\n"
-                                          "    call find_syscall\n"
-                                          "    addq $8, %rsp\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    popq %r9\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    popq %r8\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    popq %rcx\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    popq %rdx\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    popq %rsi\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    popq %rdi\n"
-                                          "    .cfi_adjust_cfa_offset -8\n"
-                                          "    movq %rax, %r11\n"
-                                          "    xorl %eax, %eax\n" /* no vector arguments */
-                                          "    jmp *%r11\n"
-                                          "    .cfi_endproc\n"
-                                          ".size syscall, .-syscall\n"
-                                          ".popsection\n");
+        "    endbr64\n" WATCH(__NR_prctl) WATCH(__NR_unshare) "    jb 2f\n" WATCH(__NR_setns)
+            WATCH(__NR_seccomp) "2:  movq syscall_next(%rip), %r11\n"
+                                "    testq %r11, %r11\n"
+                                "    je 1f\n"
+                                "    jmp *%r11\n"
+                                "1:  pushq %rdi\n"
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    pushq %rsi\n"
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    pushq %rdx\n"
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    pushq %rcx\n"
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    pushq %r8\n"
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    pushq %r9\n"
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    subq $8, %rsp\n" /* aligns the stack */
+                                "    .cfi_adjust_cfa_offset 8\n"
+                                "    call find_syscall\n"
+                                "    addq $8, %rsp\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    popq %r9\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    popq %r8\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    popq %rcx\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    popq %rdx\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    popq %rsi\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    popq %rdi\n"
+                                "    .cfi_adjust_cfa_offset -8\n"
+                                "    movq %rax, %r11\n"
+                                "    xorl %eax, %eax\n" /* no vector arguments */
+                                "    jmp *%r11\n"
+                                "    .cfi_endproc\n"
+                                ".size syscall, .-syscall\n"
+                                ".popsection\n");
 #endif
