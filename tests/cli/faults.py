@@ -5,6 +5,7 @@ import os
 import re
 import time
 
+import harness
 from clitest import expect, fake, succeed
 from harness import check, check_equal, test, test_named
 
@@ -127,8 +128,11 @@ def fault_test(fault, code, pattern):
             answers = fault in (entry[0] for entry in ANSWER_FAULTS) and fault not in ("exe-open",
                                                                                        "marks")
             live_view = [["top", "--batch", "1", "--interval", "0.1"]] if answers else []
-            for words in (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"], *live_view):
-                expect(code, pattern, *words, live.pid, env=live.cli_env)
+            verbs = (["dump"], ["dump", "--json"], *flat, ["frag"], ["doctor"], *live_view)
+            # After "close" each command tries again for 5 s, so they all run at a time.
+            for_each = harness.together if fault == "close" else map
+            list(for_each(lambda words: expect(code, pattern, *words, live.pid, env=live.cli_env),
+                          verbs))
             succeed("ps", env=live.cli_env)  # ps works beside a faulty process
 
 

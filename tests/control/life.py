@@ -230,27 +230,30 @@ def no_descriptor_left_is_no_spin():
     """If RLIMIT_NOFILE allows no descriptor for a waiting client, the control thread does not
     spin."""
     # The listener and each client use a descriptor. With a lower limit, poll itself fails.
-    for limit, others in ((0, 0), (1, 0), (5, 4), (9, 8), (3, 8)):
-        with attacked() as target, contextlib.ExitStack() as stack:
-            clients = [stack.enter_context(Wire(target.socket_path())) for _ in range(others)]
-            target.ask(f"limit {limit}")
-            with socket.socket(socket.AF_UNIX) as waiting:
-                waiting.connect(target.socket_path())
-                waiting.settimeout(1.2)
-                spent = harness.library_thread_ns(target.pid)
-                try:
-                    said = len(waiting.recv(1))
-                except TimeoutError:
-                    said = 0
-                spent = harness.library_thread_ns(target.pid) - spent
-                check_equal(said, 0, f"limit {limit}: bytes for the one who waits")
-                check(spent < 0.3e9,
-                      f"limit {limit}: the thread spun: {spent / 1e6:.0f} ms of 1200")
-            for client in clients:
-                client.close()
-            target.ask("limit 1024")
-            harness.wait_until(lambda: harness.run_cli(
-                "dump", "--self", target.pid, env=target.cli_env).returncode == 0, "an answer")
+    harness.together(waits_without_spin, (0, 1, 5, 9, 3), (0, 0, 4, 8, 8))
+
+
+def waits_without_spin(limit, others):
+    with attacked() as target, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(Wire(target.socket_path())) for _ in range(others)]
+        target.ask(f"limit {limit}")
+        with socket.socket(socket.AF_UNIX) as waiting:
+            waiting.connect(target.socket_path())
+            waiting.settimeout(1.2)
+            spent = harness.library_thread_ns(target.pid)
+            try:
+                said = len(waiting.recv(1))
+            except TimeoutError:
+                said = 0
+            spent = harness.library_thread_ns(target.pid) - spent
+            check_equal(said, 0, f"limit {limit}: bytes for the one who waits")
+            check(spent < 0.3e9,
+                  f"limit {limit}: the thread spun: {spent / 1e6:.0f} ms of 1200")
+        for client in clients:
+            client.close()
+        target.ask("limit 1024")
+        harness.wait_until(lambda: harness.run_cli(
+            "dump", "--self", target.pid, env=target.cli_env).returncode == 0, "an answer")
 
 
 @test
@@ -534,22 +537,25 @@ def ends_as_without_us():
     """However its threads end, the program ends with its last own thread, and runs its exit
     handlers, as without the library."""
     program = harness.build_program("tests/control/endings.c")
-    for how in ENDINGS:
-        plain = harness.run_program([program, how], harness.clean_env(), timeout_s=PATIENCE_S)
-        check(plain.stdout.endswith("end\n"), f"{how} without us: {plain.stdout!r}")
-        for mode in ("run", "eager", "auto"):
-            with runtime_dir() as directory:
-                argv = [harness.CLI, "run", "--"] if mode == "run" else []
-                env = {"XDG_RUNTIME_DIR": directory} if mode == "run" else {
-                    "XDG_RUNTIME_DIR": directory, "LD_PRELOAD": harness.LIB, "MEMCTX_CONTROL": mode}
-                done = harness.run_program([*argv, program, how], harness.clean_env(**env),
-                                           timeout_s=PATIENCE_S)
-                check_equal((done.returncode, done.stdout, done.stderr),
-                            (plain.returncode, plain.stdout, plain.stderr),
-                            f"{how}, {mode}: the end")
-                folder = os.path.join(directory, "memctx")
-                left = os.listdir(folder) if os.path.exists(folder) else []
-                check_equal(left, [], f"{how}, {mode}: sockets left")
+    harness.together(lambda how: ends_alike(program, how), ENDINGS)
+
+
+def ends_alike(program, how):
+    plain = harness.run_program([program, how], harness.clean_env(), timeout_s=PATIENCE_S)
+    check(plain.stdout.endswith("end\n"), f"{how} without us: {plain.stdout!r}")
+    for mode in ("run", "eager", "auto"):
+        with runtime_dir() as directory:
+            argv = [harness.CLI, "run", "--"] if mode == "run" else []
+            env = {"XDG_RUNTIME_DIR": directory} if mode == "run" else {
+                "XDG_RUNTIME_DIR": directory, "LD_PRELOAD": harness.LIB, "MEMCTX_CONTROL": mode}
+            done = harness.run_program([*argv, program, how], harness.clean_env(**env),
+                                       timeout_s=PATIENCE_S)
+            check_equal((done.returncode, done.stdout, done.stderr),
+                        (plain.returncode, plain.stdout, plain.stderr),
+                        f"{how}, {mode}: the end")
+            folder = os.path.join(directory, "memctx")
+            left = os.listdir(folder) if os.path.exists(folder) else []
+            check_equal(left, [], f"{how}, {mode}: sockets left")
 
 
 @test

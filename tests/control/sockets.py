@@ -463,8 +463,10 @@ def other_version_refused():
 
 @test
 def not_our_protocol():
-    for answer in (b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 100, b"", b"\0" * 24, b"MCTX"):
-        done = mark_of_fake(lambda pid, answer=answer: answer)
+    answers = (b"HTTP/1.0 400 Bad Request\r\n\r\n" + b"x" * 100, b"", b"\0" * 24, b"MCTX")
+    # After some of them the command tries again for 5 s.
+    for answer, done in zip(answers, harness.together(
+            lambda answer: mark_of_fake(lambda pid: answer), answers)):
         check(done.returncode in (1, 3), f"exit status {done.returncode} for {answer[:10]!r}")
         check(done.stderr.startswith("memctx: "), f"message for {answer[:10]!r}: {done.stderr!r}")
 

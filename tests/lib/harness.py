@@ -5,6 +5,7 @@ A suite is a `run` script that registers functions with @test and ends in main()
 starts is bounded in time and is killed, by its own pid, when the test that started it is over.
 """
 import atexit
+import concurrent.futures
 import contextlib
 import functools
 import gc
@@ -228,6 +229,13 @@ def in_tries(function):
     return tried
 
 
+def together(function, *lists):
+    """Calls function(item, ...) for all items of the lists at once, as map does; for calls that
+    mostly wait. Raises the first failure."""
+    with concurrent.futures.ThreadPoolExecutor(max(map(len, lists))) as pool:
+        return list(pool.map(function, *lists))
+
+
 @contextlib.contextmanager
 def runtime_dir(owner=None):
     """A private XDG_RUNTIME_DIR. Its name is short: a socket's path has at most 107 bytes."""
@@ -423,10 +431,15 @@ def on_alarm(_signal, _frame):
     raise TooLate()
 
 
+def processor_s():
+    """Processor time of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
 def run_one(name):
     """Runs one test; returns its verdict: ok, not ok or skip."""
     signal.alarm(TEST_LIMIT_S)
-    started = time.monotonic()
+    started, worked = time.monotonic(), processor_s()
     try:
         note = TESTS[name]()
         signal.alarm(0)
@@ -449,7 +462,8 @@ def run_one(name):
     finally:
         signal.alarm(0)
         if os.environ.get("TEST_TIMES"):
-            print(f"    took {time.monotonic() - started:.2f} s", flush=True)
+            print(f"    took {time.monotonic() - started:.2f} s, "
+                  f"{processor_s() - worked:.2f} s of processor time", flush=True)
 
 
 def main(arguments=None):
