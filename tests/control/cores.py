@@ -85,6 +85,13 @@ def memory_that_gcore_adds_is_not_resident():
               f"{dump['rss_bytes']} of {anonymous} bytes")
         check("has no holes" in dump["how"], dump["how"])
         text = " ".join(harness.run_cli("frag", core).stdout.split())
+        with open(core, "r+b") as file:
+            file.truncate(os.path.getsize(core) - 8192)
+        cut = read(core)
+        check_equal((cut["program"], cut["totals"]["requested_bytes"]),
+                    ("unknown program", dump["totals"]["requested_bytes"]),
+                    "a file without its end, where gcore writes the list of mapped files")
+        check("the file is cut off" in cut["how"], cut["how"])
         check("huge pages" not in text, f"the ledger: {text[:800]}")
 
 

@@ -128,6 +128,8 @@ static void find_exe(struct reach *reach) {
             lowest = &reach->mappings[i];
     if (!reach->exe && lowest)
         reach->exe = cli_copy(lowest->name);
+    if (reach->name[0] == '\0') /* the notes are cut off */
+        snprintf(reach->name, sizeof reach->name, "unknown program");
 }
 
 static bool take_headers(struct reach *reach, Elf *elf, const char *path,

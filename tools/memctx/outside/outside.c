@@ -89,6 +89,8 @@ const char *outside_program(const struct outside *outside) {
 const char *outside_how(struct outside *outside) {
     const struct tables *tables = &outside->tables;
     char missing[200] = "", cut[100] = "";
+    if (tables->reach.is_core && tables->reach.mapping_count == 0)
+        snprintf(cut, sizeof cut, "; the file is cut off, its list of mapped files is missing");
     if (tables->reach.cut_bytes > 0)
         snprintf(cut, sizeof cut, "; the file is cut off, %" PRIu64 " bytes of memory are missing",
                  tables->reach.cut_bytes);

@@ -160,6 +160,12 @@ bool tables_open(struct tables *tables, const char *source, struct cli_failure *
         candidates++;
         search(tables, reach->mappings[i].start, reach->mappings[i].end, &found);
     }
+    /* gcore writes the list of files behind the memory, so a file that is cut off lacks it first.
+     */
+    if (reach->is_core && reach->mapping_count == 0)
+        for (size_t i = 0; i < reach->piece_count && !found.root; i++)
+            search(tables, reach->pieces[i].start, reach->pieces[i].start + reach->pieces[i].bytes,
+                   &found);
     if (found.root || found.other) /* the message tells the other layout */
         return take_root(tables, found.root ? found.root : found.other, source, failure);
     if (candidates == 0)
