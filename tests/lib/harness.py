@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 
@@ -71,12 +72,20 @@ def check_equal(got, want, what):
 # --- building -------------------------------------------------------------------------------
 
 
+BUILDING = threading.Lock()
+
+
 def build_program(source, name=None, flags=()):
     """Compiles one C or C++ file into out/test/bin, unless the program is newer than all its
     sources.
 
     `flags` may contain more source files.
     """
+    with BUILDING:  # calls of `together` may need the same program
+        return build_one(source, name, flags)
+
+
+def build_one(source, name, flags):
     source = os.path.join(ROOT, source)
     name = name or os.path.splitext(os.path.basename(source))[0]
     os.makedirs(BIN, exist_ok=True)
