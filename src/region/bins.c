@@ -30,14 +30,15 @@
  * its group. The groups are 16 and 32, 48 and 64, and then the classes above one power of two up to
  * the next. But the classes from 288 to 512 bytes make two groups, and each class from 640 to 1024
  * bytes serves itself, because a narrow record stores at most SLACK_NARROW_MAX bytes of slack. */
-static const uint8_t largest_of[SIZE_CLASSES] = {
-    1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11, 15, 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23,
-    31, 31, 31, 31, 31, 31, 31, 31, 39, 39, 39, 39, 39, 39, 39, 39, 47, 47, 47, 47, 47, 47, 47, 47};
+static const uint8_t largest_of[SIZE_CLASSES] = {1,  1,  3,  3,  7,  7,  7,  7,  11, 11, 11, 11, 15,
+                                                 15, 15, 15, 19, 19, 19, 19, 20, 21, 22, 23, 31, 31,
+                                                 31, 31, 31, 31, 31, 31, 39, 39, 39, 39, 39, 39, 39,
+                                                 39, 47, 47, 47, 47, 47, 47, 47, 47, 48};
 
 struct page heap_no_page FORK_PAGE;
 #define NO_PAGE_4 &heap_no_page, &heap_no_page, &heap_no_page, &heap_no_page
 #define NO_PAGE_16 NO_PAGE_4, NO_PAGE_4, NO_PAGE_4, NO_PAGE_4
-const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_16}};
+const struct bins heap_no_bins = {.current = {NO_PAGE_16, NO_PAGE_16, NO_PAGE_16, &heap_no_page}};
 
 /* True when a page fits the terms of its region: the page has the number of slices that the terms
  * ask for. If frees have to zero the block, the page also has META_ALIGNED, so that its frees go to
@@ -83,7 +84,8 @@ static void classes_init(struct heap *heap) {
  * share pages: the larger class of a wide pair, or a narrow class itself. Wide classes are served
  * in pairs, because each class with pages of its own has a page that is not full. */
 static unsigned pair_of(unsigned size_class) {
-    return size_class < NARROW_CLASSES ? size_class : size_class | 1;
+    return size_class < NARROW_CLASSES || size_class == SIZE_CLASSES - 1 ? size_class
+                                                                         : size_class | 1;
 }
 
 static void serve_by(struct heap *heap, unsigned size_class, unsigned server) {

@@ -2,7 +2,7 @@
 /*
  * Pages of equal blocks; see blocks.h for their layout.
  *
- * For: chunks up to 8 KiB. A page has a list of freed blocks, which are handed out first, and a
+ * For: chunks up to 9 KiB. A page has a list of freed blocks, which are handed out first, and a
  * pointer to the first block that was never handed out. So memory that no chunk has used yet stays
  * untouched. The granules are opened one after the other: the next one when all blocks of the
  * previous one were handed out. Cannot do: hand out the blocks whose place the records take.
@@ -18,9 +18,10 @@
 #define GRANULE_CAPACITY_MAX 255U /* page.granule_capacity has 8 bits */
 
 CHILD_CONST const uint16_t blocks_bytes_table[SIZE_CLASSES] = {
-    16,   32,   48,   64,   80,   96,   112,  128,  160,  192,  224,  256,  288,  320,  352,  384,
-    416,  448,  480,  512,  640,  768,  896,  1024, 1152, 1280, 1408, 1536, 1664, 1792, 1920, 2048,
-    2304, 2560, 2816, 3072, 3328, 3584, 3840, 4096, 4608, 5120, 5632, 6144, 6656, 7168, 7680, 8192};
+    16,   32,   48,   64,   80,   96,   112,  128,  160,  192,  224,  256,  288,
+    320,  352,  384,  416,  448,  480,  512,  640,  768,  896,  1024, 1152, 1280,
+    1408, 1536, 1664, 1792, 1920, 2048, 2304, 2560, 2816, 3072, 3328, 3584, 3840,
+    4096, 4608, 5120, 5632, 6144, 6656, 7168, 7680, 8192, 9216};
 
 #define R2(c) c, c
 #define R4(c) R2(c), R2(c)

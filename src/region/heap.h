@@ -22,9 +22,9 @@
 #include "region/tables.h"
 #include "segment/segment.h"
 
-#define SIZE_CLASSES 48
+#define SIZE_CLASSES 49
 #define NARROW_CLASSES 24 /* blocks up to 1 KiB, in pages of one slice */
-#define SMALL_MAX 8192UL  /* larger chunks are PAGE_SPAN or PAGE_HUGE */
+#define SMALL_MAX 9216UL  /* larger chunks are PAGE_SPAN or PAGE_HUGE */
 #define NARROW_MAX 1024UL
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
@@ -35,7 +35,7 @@
 #define HEAP_PATHS_BYTES 384U /* room for struct paths (path/cache.h) */
 /* The start of the first heap, up to the field twins, has at most this many bytes. It shares an OS
  * page with the data of FORK_PAGE, so that a fork copies one OS page for both. */
-#define HEAP_HOT_BYTES 3008U
+#define HEAP_HOT_BYTES 3072U
 
 struct bins;
 

@@ -26,7 +26,8 @@ ROWS = {
     "half-freed": (60000, 520, 520, 0, "half", "slab"),
     "all-sizes-in-any-order": (60000, 100, 1000, 0, "any", ""),
     "few-sizes-in-any-order": (100000, 517, 607, 0, "any", "slab"),
-    "above-8192": (4000, 8200, 8200, 0, "fifo", ""),
+    "above-9216": (4000, 9300, 9300, 0, "fifo", ""),
+    "above-8192": (6000, 8200, 8200, 0, "fifo", "slab generation"),
 }
 
 
@@ -139,12 +140,12 @@ def rounding_of_nodes_is_no_alarm():
 
 
 @test
-def rounding_above_8192_has_no_cure():
-    with runtime_dir() as directory, more_c(directory, "rows", "8000", "8200", "8200", "0",
+def rounding_above_9216_has_no_cure():
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "9300", "9300", "0",
                                             "any") as target:
-        return check_rounding(target, "^no policy saves this memory, because chunks above 8192 "
+        return check_rounding(target, "^no policy saves this memory, because chunks above 9216 "
                                       "bytes take whole OS pages$",
-                              "^8 bytes less in each chunk")
+                              "^1108 bytes less in each chunk")
 
 
 @test

@@ -126,7 +126,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     free(pinned);
 }
 
-#define BLOCK_MAX 8192 /* larger chunks take whole OS pages, whatever the policy */
+#define BLOCK_MAX 9216 /* larger chunks take whole OS pages, whatever the policy */
 #define OS_PAGE 4096
 #define ALIGNMENT 16
 

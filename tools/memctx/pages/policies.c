@@ -11,7 +11,7 @@
 #define PAGE_BYTES 16384       /* size of a page for blocks and chunks of up to NARROW_MAX bytes */
 #define WIDE_PAGE_BYTES 65536  /* size of a page for larger blocks and chunks */
 #define NARROW_MAX 1024        /* the largest block with a record of one byte */
-#define SMALL_MAX 8192         /* the largest block */
+#define SMALL_MAX 9216         /* the largest block */
 #define GRANULE_BLOCK_MAX 128  /* pages of blocks up to this size are cut into OS pages */
 #define GRANULE_BLOCKS_MAX 255 /* the most blocks of a granule with records of one byte */
 #define SERIAL_LARGE_BYTES (256 << 10)
