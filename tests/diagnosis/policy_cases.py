@@ -88,7 +88,6 @@ def keep_aligned(case, offered):
 
 
 keep_aligned("aligned-samples", False)
-keep_aligned("wide-samples", False)
 keep_aligned("plain-samples", True)
 
 PYTHON_ROWS = """

@@ -171,7 +171,9 @@ def keep_policy(policy, case, function):
             check_equal(outcome["predicted_bytes"], placed["predicted_bytes"], "what was predicted")
             command(target, "trim", target.pid)
             now = harness.rss_kib(target.pid) << 10
-            check_near("the resident set", outcome["predicted_bytes"], rss - now)
+            check(abs(rss - now - outcome["predicted_bytes"]) <= rss / 20 and rss > now,
+                  f"the resident set: predicted {outcome['predicted_bytes']} less than {rss}, but "
+                  f"it was {rss - now}")
             dump = target.dump()
             context = next(one for one in dump["contexts"] if one["id"] == held["id"])
             check_equal((context["policy"], context.get("placement")), (policy, policy),
