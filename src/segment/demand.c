@@ -62,19 +62,27 @@ bool segment_is_purged(void) {
     return purger && !load_relaxed(&os_restricted) && purger == os_process_recorded();
 }
 
-/* By how many bytes the freelist and the bytes in use may exceed their peak: a quarter of the peak
- * up to ABOVE_PEAK, or a sixteenth of the peak if that is more. */
-#define ABOVE_PEAK (12L << 20)
-
-int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
+/* See segment_freelist_bound. `above`: by how many bytes the freelist and the bytes in use may
+ * exceed their peak. */
+static int64_t bound_of(int64_t above, int64_t others, int64_t *plain) {
     int64_t bytes = load_relaxed(&options.freelist_kib) << 10;
     int64_t used = load_relaxed(&global.used_bytes), again = load_relaxed(&demand.again);
-    int64_t peak = load_relaxed(&demand.peak);
-    int64_t above = peak / 4 < ABOVE_PEAK ? peak / 4 : ABOVE_PEAK;
-    int64_t below_peak = peak + (above > peak / 16 ? above : peak / 16) - used - others;
+    int64_t below_peak = load_relaxed(&demand.peak) + above - used - others;
     *plain = bytes > used / 20 ? bytes : used / 20;
     if (!bytes || !again || !segment_is_purged())
         return *plain;
     int64_t more = *plain + again < below_peak ? *plain + again : below_peak;
     return more > *plain ? more : *plain;
+}
+
+int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
+    return bound_of(load_relaxed(&demand.peak) / 16, others, plain);
+}
+
+#define ABOVE_PEAK (12L << 20) /* see segment_slices_bound */
+
+int64_t segment_slices_bound(int64_t *plain) {
+    int64_t peak = load_relaxed(&demand.peak);
+    int64_t above = peak / 4 < ABOVE_PEAK ? peak / 4 : ABOVE_PEAK;
+    return bound_of(above > peak / 16 ? above : peak / 16, global.huge_cached_bytes, plain);
 }

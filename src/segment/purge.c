@@ -22,7 +22,7 @@ int64_t segment_returned START_PAGE;
 /* Returns by how many bytes the dirty slices, and the span caches up to half of the plain bound,
  * exceed the freelist's bound; negative: they are below it. The caller holds the lock. */
 static int64_t slices_excess(void) {
-    int64_t plain, bound = segment_freelist_bound(global.huge_cached_bytes, &plain);
+    int64_t plain, bound = segment_slices_bound(&plain);
     int64_t dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES);
     int64_t cached = global.span_caches_room * (int64_t)SLICE_BYTES;
     if (cached && dirty + cached > bound)

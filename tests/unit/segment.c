@@ -238,8 +238,8 @@ Test(segment, the_freelist_learns_at_the_peak) {
         fill_and_free(SPANS);
     for (int i = 0; i < SPANS; i++)
         cr_assert_not_null(segment_span_alloc(1));
-    cr_assert_gt(segment_freelist_bound(0, &plain), 11 << 20);
-    cr_assert_leq(segment_freelist_bound(0, &plain), 12 << 20);
+    cr_assert_gt(segment_slices_bound(&plain), 11 << 20);
+    cr_assert_leq(segment_slices_bound(&plain), 12 << 20);
     cr_assert_eq(plain, 8 << 20);
 }
 
