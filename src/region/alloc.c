@@ -117,13 +117,18 @@ COLD static void leave(struct heap *heap, struct view *view, struct region *regi
 }
 
 /* Called when placements or terms have changed. Each context whose region no rule asks for any more
- * leaves the region, also a context that will never allocate again. */
+ * leaves the region, also a context that will never allocate again. The region first follows the
+ * present policy and terms, because mixed pages cannot have those of the rule. */
 COLD static void leave_unasked(struct heap *heap) {
     for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
         struct view *view = heap_view_at(heap, i);
         struct region *region = view->region ? region_of(view->region) : NULL;
-        if (region && region->asked && !terms_with(view->context, TERMS_OWN))
-            leave(heap, view, region);
+        if (!region || !region->asked || terms_with(view->context, TERMS_OWN))
+            continue;
+        region_change_policy(heap, view->region, policy_placed(heap_placement(view->context)));
+        if (!follows_terms(view->region, terms_number(view->context)))
+            region_change_terms(heap, view->region, terms_number(view->context));
+        leave(heap, view, region);
     }
 }
 

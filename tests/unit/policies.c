@@ -434,3 +434,29 @@ Test(terms, a_context_that_allocates_no_more_leaves_its_region_too) {
         free_like_api(heap, chunks[i]);
     cr_assert_eq(page->kind, PAGE_NONE, "its page is given back with its last chunk");
 }
+
+/* The left pages of a context whose chunks were zeroed can become mixed pages, and a context that
+ * had the policy generation keeps no empty page. */
+Test(terms, a_context_that_left_its_region_follows_no_rule) {
+    struct heap *heap = heap_new();
+    struct view *zeroed = heap_view(heap, 7), *aged = heap_view(heap, 8);
+    terms_table[3].flags = TERMS_OWN | TERMS_ZERO;
+    cr_assert(terms_set(7, 3));
+    place(7, PLACE_APART);
+    cr_assert(terms_set(8, 3));
+    place(8, PLACE_GENERATION);
+    alloc(heap, zeroed, 100, false);
+    char *chunk = alloc(heap, aged, 100, false);
+    cr_assert_eq(page_at(chunk)->kind, PAGE_SERIAL);
+    free_like_api(heap, chunk);
+    cr_assert(terms_set(7, 0));
+    cr_assert(terms_set(8, 0));
+    place(7, PLACE_DEFAULT);
+    place(8, PLACE_DEFAULT);
+    alloc(heap, heap_view(heap, 9), 100, false);
+    cr_assert(region_of(zeroed->region)->left);
+    cr_assert_eq(zeroed->region->recipe, 0);
+    cr_assert(region_of(aged->region)->left);
+    cr_assert_eq(aged->region->recipe, 0);
+    cr_assert_null(region_of(aged->region)->pages);
+}
