@@ -318,7 +318,7 @@ unsigned bins_own_class(struct heap *heap, struct view *view, unsigned size_clas
 /* True when a page of the view's own may become a mixed page. Contexts of PLACE_SHARED are to have
  * no pages of their own, so their pages may always become mixed pages. Pages of contexts without a
  * placement may become mixed pages only past the waste cap. A page whose frees zero the block may
- * not, because mixed pages cannot zero freed chunks. */
+ * not, because the pages of heap->mixed do not zero freed chunks. */
 static bool may_share(const struct view *view, bool past_cap) {
     enum placement placement = heap_placement(view->context);
     bool wanted = placement == PLACE_SHARED || (placement == PLACE_DEFAULT && past_cap);

@@ -159,7 +159,7 @@ static bool may_stand_in(const struct page *page, const struct view *view) {
     if (page->view)
         return page->view == view;
     if (UNLIKELY(terms_with(view->context, TERMS_OWN | TERMS_ZERO | TERMS_GUARD) != NULL))
-        return false; /* a mixed page cannot keep such terms */
+        return false; /* heap->mixed cannot keep such terms; the chunk may get a region */
     bool apart = page->meta_shift & META_APART;
     return apart == (heap_placement(view->context) == PLACE_APART);
 }

@@ -2,7 +2,7 @@
 /*
  * The freed spans that a thread keeps for its next pages and large chunks; see struct span_cache.
  *
- * For: threads that allocate and free buffers of 8 to 129 KiB all the time. Without the cache they
+ * For: threads that allocate and free buffers of 9 to 128 KiB all the time. Without the cache they
  * would wait for the segments' lock, and for the cache lines that it guards. Cannot do: keep spans
  * of more than SPAN_CACHE_SLICES slices, or serve a request from a longer span.
  *
