@@ -750,48 +750,24 @@ bool segment_huge_shrink_to_spare(struct page *header, size_t bytes) {
     return kept;
 }
 
-/* A chunk that grows by little is likely to grow again. So its mapping grows by at least an eighth,
- * up to ROOM_MOST bytes: the chunk then grows into this room without a call of the kernel. */
-#define ROOM_MOST (1UL << 20)
-
-/* Returns the size to which a mapping of `old` bytes grows if `mapped` bytes are needed. */
-static size_t with_room(size_t old, size_t mapped) {
-    size_t room = old / 8 < ROOM_MOST ? old / 8 : ROOM_MOST;
-    size_t wanted = align_up(old + room, OS_PAGE_BYTES);
-    return wanted > mapped ? wanted : mapped;
-}
-
-/* Extends a mapping where it is, with room for more growth if the kernel grants it. Sets *mapped to
- * the new size. Returns 0, or the error of os_resize_in_place. */
-static int extend_in_place(char *start, size_t old, size_t *mapped) {
-    size_t wanted = with_room(old, *mapped);
-    if (wanted > *mapped && !resize_in_place(start, old, wanted)) {
-        *mapped = wanted;
-        return 0;
-    }
-    return resize_in_place(start, old, *mapped);
-}
-
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
     size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
-    size_t old = header->mapped_bytes, before = old;
+    size_t old = header->mapped_bytes;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
     if (mapped == old)
         return header;
     if (mapped > old)
-        old += spare_use(header, with_room(old, mapped) - old);
+        old += spare_use(header, mapped - old);
     else if (header->flags & PAGE_SPARE)
         spare_end(header);
-    if (mapped == old || (mapped < old && mapped > before))
+    if (mapped == old)
         return header;
-    size_t resized = mapped;
-    int error = mapped > old ? extend_in_place((char *)header, old, &resized)
-                             : resize_in_place((char *)header, old, mapped);
+    int error = resize_in_place((char *)header, old, mapped);
     if (!error) {
-        header->mapped_bytes = resized;
-        account_resized((int64_t)resized - (int64_t)old);
+        header->mapped_bytes = mapped;
+        account_resized((int64_t)mapped - (int64_t)old);
         return header;
     }
     /* The mapping cannot move: the chunk has an alignment that a new place might not give, or the

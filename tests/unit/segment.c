@@ -552,38 +552,6 @@ Test(huge, a_spare_end_is_taken_and_left) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* A mapping that grows by single OS pages gets room for more, which is not resident until the chunk
- * writes it. */
-Test(huge, a_chunk_that_grows_by_little_gets_room) {
-    const size_t first = 2 << 20, last = 4 << 20;
-    /* shrinks first, so that the addresses behind the mapping are free */
-    struct page *same = segment_huge_alloc(2 * last, 16);
-    struct page *header = segment_huge_resize(same, first);
-    memset(header->chunk, 1, first);
-    uint64_t mapped = header->mapped_bytes;
-    int changes = 0;
-    for (size_t bytes = first + OS_PAGE_BYTES; bytes <= last; bytes += OS_PAGE_BYTES) {
-        header = segment_huge_resize(header, bytes);
-        cr_assert_eq(header, same);
-        cr_assert_geq(segment_huge_capacity(header), bytes);
-        cr_assert_leq(segment_huge_capacity(header), bytes + bytes / 8 + OS_PAGE_BYTES);
-        header->chunk[bytes - 1] = 1;
-        changes += header->mapped_bytes != mapped;
-        mapped = header->mapped_bytes;
-        /* as region/large.c, which asks for no resize while the mapping is large enough */
-        while (bytes + OS_PAGE_BYTES <= last &&
-               bytes + OS_PAGE_BYTES <= segment_huge_capacity(header)) {
-            bytes += OS_PAGE_BYTES;
-            header->chunk[bytes - 1] = 1;
-        }
-    }
-    cr_assert_leq(changes, 8, "%d", changes);
-    cr_assert_leq(os_resident_bytes(header, mapped), (int64_t)(last + OS_PAGE_BYTES));
-    cr_assert_eq(segment_used_bytes(), (int64_t)mapped);
-    segment_huge_free(header);
-    cr_assert_eq(segment_used_bytes(), 0);
-}
-
 /* Writes the buffer's name and the offset at every 64 KiB of a buffer. */
 static void sign(char *chunk, size_t from, size_t bytes, uint64_t name) {
     for (size_t at = align_up(from, 64 << 10); at + 16 <= bytes; at += 64 << 10) {
