@@ -299,6 +299,18 @@ APART static char *row_make(size_t bytes, size_t alignment) {
     return memset(row, 'r', bytes);
 }
 
+APART static void rows_red(void) {
+    for (int i = 0; i < 55000; i++)
+        row_make(641, 0);
+    __asm__ volatile("");
+}
+
+APART static void rows_blue(void) {
+    for (int i = 0; i < 55000; i++)
+        row_make(641, 0);
+    __asm__ volatile("");
+}
+
 /* rows COUNT LEAST MOST ALIGNMENT ORDER: rows of LEAST to MOST bytes are replaced, in the order of
  * their allocation (fifo), in any order (any), or half of them are freed in any order (half). */
 static void rows(char **words) {
@@ -476,6 +488,13 @@ int main(int argc, char **argv) {
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "callers") == 0) {
+        rows_red();
+        rows_blue();
+        say_look();
+        told_within(-1);
         return 0;
     }
     if (argc > 6 && strcmp(argv[1], "rows") == 0) {

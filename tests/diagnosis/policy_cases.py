@@ -139,6 +139,16 @@ def rounding_of_nodes_is_no_alarm():
 
 
 @test
+def rounding_of_two_callers_is_one_warning():
+    """The rounding of each caller is below the floor of a warning, that of both is above it."""
+    with runtime_dir() as directory, more_c(directory, "callers") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        found = [one for one in doctor(target)["findings"] if one["id"] == "rounding"]
+    check_equal([(one["severity"], one["contexts"]) for one in found], [("warning", 2)],
+                f"{found}")
+
+
+@test
 def rounding_above_9216_has_no_cure():
     with runtime_dir() as directory, more_c(directory, "rows", "8000", "9300", "9300", "0",
                                             "any") as target:

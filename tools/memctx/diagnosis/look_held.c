@@ -195,44 +195,55 @@ static int64_t rounding_worth_telling(const struct look *look, size_t number) {
     return bytes > blocks / 8 || slab > blocks / 16 ? bytes : 0;
 }
 
-/* Finds chunks that are much smaller than their blocks. */
+/* Tells of a suspect whose chunks are much smaller than their blocks. */
+static void tell_rounding(struct look *look, const struct rule *rule,
+                          const struct blame_suspect *suspect, enum severity severity) {
+    int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
+    int64_t blocks = SUM_OVER(look, suspect, block_bytes);
+    struct finding *finding =
+        finding_on(look, rule, severity, suspect, suspect->figure, share(suspect->figure, blocks));
+    int64_t mean = SUM_OVER(look, suspect, requested_bytes) / chunks;
+    tell_cure_of_rounding(look, finding, suspect, mean);
+    const char *in_memory =
+        suspect->figure < (blocks - SUM_OVER(look, suspect, requested_bytes)) / 10 * 9
+            ? "in memory, the difference"
+            : "the difference";
+    finding->verdict = cli_format("%s are lost between the sizes of chunks and of their blocks",
+                                  look_bytes(suspect->figure));
+    finding->evidence =
+        cli_format("%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
+                   " bytes; %s is %s in all, %.0f %% of the resident set",
+                   chunks, mean, blocks / chunks, in_memory, look_bytes(suspect->figure),
+                   100 * share(suspect->figure, look->rss_bytes));
+    finding->action = look_closer(look, "frag", " --sort waste", finding);
+}
+
+/* Finds chunks that are much smaller than their blocks: first the suspects with `floor`, then among
+ * the other contexts those with `floor_beyond` beyond the alignment. With the lower floor alone, a
+ * sum of several callers above `floor` would be divided into parts below it. */
 void look_for_rounding(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *rounding = cli_alloc(model->figures_count, sizeof *rounding);
     for (size_t i = 0; i < model->figures_count; i++)
         rounding[i] = rounding_worth_telling(look, i);
-    struct blame blame;
     int64_t floor = floor_of(look, 8 * MIB, 5), floor_beyond = floor_of(look, 4 * MIB, 4);
-    look_blame(look, &blame, rounding, floor_beyond);
-    for (size_t i = 0; i < blame.count; i++) {
-        const struct blame_suspect *suspect = &blame.suspects[i];
-        int64_t chunks = larger(1, SUM_OVER(look, suspect, live_chunks));
-        int64_t blocks = SUM_OVER(look, suspect, block_bytes), beyond = 0;
-        for (size_t k = 0; k < suspect->count; k++) {
-            uint32_t number = blame_number(&look->paths, suspect->members[k]);
-            beyond += rounding_beyond_alignment(look, number, rounding[number]);
+    for (int pass = 0; pass < 2; pass++) {
+        struct blame blame;
+        look_blame(look, &blame, rounding, pass == 0 ? floor : floor_beyond);
+        for (size_t i = 0; i < blame.count; i++) {
+            const struct blame_suspect *suspect = &blame.suspects[i];
+            int64_t beyond = 0;
+            for (size_t k = 0; k < suspect->count; k++) {
+                uint32_t number = blame_number(&look->paths, suspect->members[k]);
+                beyond += rounding_beyond_alignment(look, number, rounding[number]);
+                rounding[number] = 0;
+            }
+            if (pass == 0 || beyond >= floor_beyond)
+                tell_rounding(look, rule, suspect,
+                              beyond >= floor ? SEVERITY_WARNING : SEVERITY_INFO);
         }
-        if (suspect->figure < floor && beyond < floor_beyond)
-            continue;
-        struct finding *finding =
-            finding_on(look, rule, beyond >= floor ? SEVERITY_WARNING : SEVERITY_INFO, suspect,
-                       suspect->figure, share(suspect->figure, blocks));
-        int64_t mean = SUM_OVER(look, suspect, requested_bytes) / chunks;
-        tell_cure_of_rounding(look, finding, suspect, mean);
-        const char *in_memory =
-            suspect->figure < (blocks - SUM_OVER(look, suspect, requested_bytes)) / 10 * 9
-                ? "in memory, the difference"
-                : "the difference";
-        finding->verdict = cli_format("%s are lost between the sizes of chunks and of their blocks",
-                                      look_bytes(suspect->figure));
-        finding->evidence = cli_format(
-            "%" PRId64 " chunks of %" PRId64 " bytes on average occupy blocks of %" PRId64
-            " bytes; %s is %s in all, %.0f %% of the resident set",
-            chunks, mean, blocks / chunks, in_memory, look_bytes(suspect->figure),
-            100 * share(suspect->figure, look->rss_bytes));
-        finding->action = look_closer(look, "frag", " --sort waste", finding);
+        blame_free(&blame);
     }
-    blame_free(&blame);
     free(rounding);
 }
 
