@@ -169,10 +169,26 @@ for round in range(6):
 """
 
 
-def alarms_of_python(script, **extra):
+PYTHON_FEW = """
+import random, sys
+random.seed(2)
+class Session:
+    def __init__(self):
+        self.page = bytearray(20000)
+        if random.random() < .6:
+            self.note = b"%d" % random.random() + bytes(9000)
+kept = []
+for round in range(12):
+    kept += [Session() for number in range(40)]
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def alarms_of_python(script, looks=6, **extra):
     with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", script], directory,
                                             MEMCTX_CONTROL="eager", **extra) as target:
-        return alarms_at(target, 6)
+        return alarms_at(target, looks)
 
 
 @test
@@ -189,6 +205,13 @@ def two_leaks_of_a_script():
 def objects_of_a_script_that_own_different_chunks():
     """Objects are one finding, also if only some of them own a chunk of a kind."""
     alarms = alarms_of_python(PYTHON_CLASS, PYTHONMALLOC="malloc")
+    check_equal(len(alarms), 1, f"alarms: {[(one['path'], one['evidence']) for one in alarms]}")
+
+
+@test
+def few_objects_in_many_intervals():
+    """Objects are one finding, also if too few are made between two looks to tell their rhythm."""
+    alarms = alarms_of_python(PYTHON_FEW, looks=12, PYTHONMALLOC="malloc")
     check_equal(len(alarms), 1, f"alarms: {[(one['path'], one['evidence']) for one in alarms]}")
 
 

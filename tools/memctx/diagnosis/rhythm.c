@@ -79,11 +79,13 @@ static bool is_small_ratio(int64_t a, int64_t b) {
 
 /* Returns how much a suspect's share of the new chunks of both differs between the intervals: 0 if
  * both grow alike, 1 if they grow in different intervals. Returns WIRE_UNKNOWN if they gained too
- * few chunks. */
+ * few chunks. Sets *judged to the number of intervals with enough new chunks. */
 static double distance_of(const struct look *look, const struct series *series,
-                          const struct blame_suspect *a, const struct blame_suspect *b) {
+                          const struct blame_suspect *a, const struct blame_suspect *b,
+                          size_t *judged) {
     int64_t all_a = chunks_gained(look, series, a), all_b = chunks_gained(look, series, b);
     double least = 1, most = 0;
+    *judged = 0;
     if (all_a < CHUNKS_MIN || all_b < CHUNKS_MIN)
         return WIRE_UNKNOWN;
     for (size_t i = 1; i < series->samples->count; i++) {
@@ -94,21 +96,23 @@ static double distance_of(const struct look *look, const struct series *series,
         /* an interval with few new chunks says nothing */
         if (of_both * (double)(all_a < all_b ? all_a : all_b) < CHUNKS_MIN / 2.0)
             continue;
+        ++*judged;
         least = part_a / of_both < least ? part_a / of_both : least;
         most = part_a / of_both > most ? part_a / of_both : most;
     }
-    return most > least ? most - least : 0;
+    return *judged > 0 ? most - least : WIRE_UNKNOWN;
 }
 
 /* True if two suspects can hardly be chunks of the same objects: their new chunks come in different
  * intervals, or their numbers have a fixed ratio that is no small one. */
 static bool grow_differently(const struct look *look, const struct series *series,
                              const struct blame_suspect *a, const struct blame_suspect *b) {
-    double distance = distance_of(look, series, a, b);
+    size_t judged;
+    double distance = distance_of(look, series, a, b, &judged);
     int64_t all_a = chunks_gained(look, series, a), all_b = chunks_gained(look, series, b);
     double each = (double)(all_a < all_b ? all_a : all_b) / (double)(series->samples->count - 1);
     return distance >= SHARES_DIFFER ||
-           (distance >= 0 && distance * distance * each <= EQUAL * EQUAL &&
+           (judged >= INTERVALS_MIN && distance * distance * each <= EQUAL * EQUAL &&
             !is_small_ratio(all_a, all_b));
 }
 
@@ -143,7 +147,8 @@ static size_t find_leader(const struct look *look, const struct series *series,
     double least = 2;
     for (size_t i = 0; i < count; i++) {
         const struct blame_suspect *leader = &blame->suspects[leaders[i]];
-        double distance = distance_of(look, series, suspect, leader);
+        size_t judged;
+        double distance = distance_of(look, series, suspect, leader, &judged);
         if (suspect == leader)
             return i;
         distance += grow_differently(look, series, suspect, leader);
