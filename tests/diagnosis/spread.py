@@ -215,6 +215,16 @@ def few_objects_in_many_intervals():
     check_equal(len(alarms), 1, f"alarms: {[(one['path'], one['evidence']) for one in alarms]}")
 
 
+@test
+def buffers_of_several_depths_are_added_up():
+    """Buffers of JavaScript are an alarm from 64 MiB on. The contexts of a recursion, which stand
+    for one path, are added up."""
+    with runtime_dir() as directory, spread(directory, "cc", "buffers") as target:
+        alarms = alarms_at(target, 4)
+    check_equal([(one["function"].split(",")[0], one["contexts"]) for one in alarms],
+                [("v8::internal::BackingStore::Allocate", 10)], f"{alarms}")
+
+
 PERL_TABLE = """
 $| = 1;
 srand(3);

@@ -461,13 +461,16 @@ static void count_per_thread(const struct look *look, const struct series *serie
 
 /* True if the suspect's chunks are buffers of JavaScript which need not be garbage collected yet.
  */
-static bool may_be_garbage(const struct look *look, const struct blame_suspect *suspect) {
+static bool may_be_garbage(const struct look *look, const struct series *series,
+                           const struct blame_suspect *suspect) {
     static const char buffer[] = "v8::internal::BackingStore::";
     const struct model *model = look->model;
+    /* a row also has the bytes of the contexts that a member stands for */
+    const struct sample_row *rows = series->rows[series->samples->count - 1];
     int64_t live = 0;
     for (size_t i = 0; i < suspect->count; i++)
-        live = model_tame(
-            live + look->totals[blame_number(&look->paths, suspect->members[i])].requested_bytes);
+        live = model_tame(live +
+                          rows[blame_number(&look->paths, suspect->members[i])].requested_bytes);
     uint32_t context = suspect->members[0];
     for (; context != WIRE_NONE && live < COLLECTED_AFTER;
          context = model->contexts[context].parent) {
@@ -500,7 +503,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     if (sum.kind == TREND_NONE)
         sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
     take_rate_of_line(&sum);
-    sum.garbage = may_be_garbage(look, suspect);
+    sum.garbage = may_be_garbage(look, series, suspect);
     count_per_thread(look, series, suspect, &sum);
     return sum;
 }
