@@ -4,7 +4,7 @@
  *
  * At most every two seconds the control thread looks at the tree of contexts and at the pages. The
  * thread chooses slab for a context whose blocks are larger than every request that they served, if
- * this spare room is a tenth of the blocks or more (SLAB_SPARE). The thread chooses generation for
+ * this spare room is 6 % of the blocks or more (SLAB_SPARE). The thread chooses generation for
  * a context that has chunks of several sizes, if these chunks come and go and leave a tenth of
  * their pages or more unused (GENERATION_WASTE). Generation is a guess about lifetimes, so it
  * begins as a trial: the choice is taken back if the waste is not less after all chunks were

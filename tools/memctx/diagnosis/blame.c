@@ -358,14 +358,27 @@ static void add_parts(struct blame_suspect *sum, struct blame_suspect *part) {
     }
 }
 
+/* Sorts the parts of a joined suspect, and its members in the order of the parts. */
+static void sort_parts(struct blame_suspect *sum) {
+    size_t count = 0;
+    qsort(sum->parts, sum->part_count, sizeof *sum->parts, by_suspect);
+    for (size_t i = 0; i < sum->part_count; i++) {
+        const struct blame_suspect *part = &sum->parts[i];
+        memcpy(sum->members + count, part->members, part->count * sizeof *sum->members);
+        count += part->count;
+    }
+}
+
 void blame_join(const struct model *model, struct blame_suspect *one, struct blame_suspect *other,
                 struct who_step common) {
-    struct blame_suspect sum = {.group = one->group,
-                                .joined = true,
-                                .common = common,
-                                .frames = model->contexts[one->members[0]].level};
+    struct blame_suspect sum = {.group = one->group, .joined = true, .common = common};
     add_parts(&sum, one);
     add_parts(&sum, other);
+    sort_parts(&sum);
+    sum.frames = model->contexts[sum.members[0]].level;
+    struct who_step found = who_find(model, who_first(model, sum.members[0]), common);
+    if (found.context != WIRE_NONE)
+        sum.common = found;
     *one = sum;
     other->count = 0;
 }
