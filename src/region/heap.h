@@ -35,7 +35,7 @@
 #define HEAP_PATHS_BYTES 384U /* room for struct paths (path/cache.h) */
 /* The start of the first heap, up to the field twins, has at most this many bytes. It shares an OS
  * page with the data of FORK_PAGE, so that a fork copies one OS page for both. */
-#define HEAP_HOT_BYTES 3072U
+#define HEAP_HOT_BYTES 3008U
 
 struct bins;
 
