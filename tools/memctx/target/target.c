@@ -18,6 +18,8 @@
 #define STOPPED_LOOKS 10
 #define PAUSE_NS 5000000
 #define LOADING_S 0.5 /* age at which a process has surely loaded the library */
+/* The most looks at a young process: its age is negative if the clocks do not agree. */
+#define LOADING_LOOKS 100
 
 struct name_search {
     const char *word;
@@ -181,15 +183,17 @@ static bool stays_stopped(struct process_facts *facts) {
 /* Waits while a process that has just begun does not have the library yet: a shell's child has to
  * execute the program first, and then the loader maps the library. */
 static void wait_for_library(struct process_facts *facts) {
-    while (facts->age_s < LOADING_S && process_find_library(facts) == PROCESS_WITHOUT)
+    for (int i = 0; i < LOADING_LOOKS && facts->age_s < LOADING_S &&
+                    process_find_library(facts) == PROCESS_WITHOUT;
+         i++)
         look_again(facts);
 }
 
 /* Opens a process that does not answer. The tables of a process that has just begun cannot be read
  * before the loader has relocated the library. */
 static bool open_outside(struct target *target, const char *why, struct cli_failure *failure) {
-    while (!client_open_outside(&target->client, &target->facts, why, failure)) {
-        if (target->facts.age_s > LOADING_S)
+    for (int i = 0; !client_open_outside(&target->client, &target->facts, why, failure); i++) {
+        if (i == LOADING_LOOKS || target->facts.age_s > LOADING_S)
             return false;
         look_again(&target->facts);
     }
