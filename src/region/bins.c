@@ -82,7 +82,8 @@ static void classes_init(struct heap *heap) {
 
 /* Returns the class that serves a class in mixed pages after the classes of the group no longer
  * share pages: the larger class of a wide pair, or a narrow class itself. Wide classes are served
- * in pairs, because each class with pages of its own has a page that is not full. */
+ * in pairs, because each class with pages of its own has a page that is not full. The last class
+ * belongs to no pair. */
 static unsigned pair_of(unsigned size_class) {
     return size_class < NARROW_CLASSES || size_class == SIZE_CLASSES - 1 ? size_class
                                                                          : size_class | 1;
