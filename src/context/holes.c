@@ -65,14 +65,13 @@ static void note_dealt_with(struct page *page) {
     store_owner(&page->seen, state_of(page) | DEALT_WITH);
 }
 
-/* Calls `each` for the pages of the segment until `each` returns false; then returns false, too. */
-static bool each_page_of(struct segment *segment, bool (*each)(struct look *, struct page *),
-                         struct look *look) {
+bool visit_pages(struct segment *segment, bool (*each)(void *context, struct page *page),
+                 void *context) {
     for (unsigned i = HEADER_SLICES; i < SEGMENT_SLICES;) {
         struct page *page = &segment->pages[i];
         unsigned kind = load_acquire(&page->kind);
         uint32_t slices = kind == PAGE_NONE ? 1 : load_relaxed(&page->slices);
-        if (kind != PAGE_NONE && !each(look, page))
+        if (kind != PAGE_NONE && !each(context, page))
             return false;
         i += slices ? slices : 1;
     }
@@ -86,7 +85,8 @@ static bool is_left_alone(const struct look *look, const struct heap *heap) {
     return false;
 }
 
-static bool search_page(struct look *look, struct page *page) {
+static bool search_page(void *context, struct page *page) {
+    struct look *look = context;
     struct heap *heap = load_relaxed(&page->heap);
     if (!heap || !is_quiet(page) || is_left_alone(look, heap) ||
         load_relaxed(&heap->state) == HEAP_ORPHAN)
@@ -104,7 +104,7 @@ static bool search_segment(struct segment *segment, bool huge, void *context) {
     if (look->stopped)
         return false;
     look->segments--;
-    return huge || each_page_of(segment, search_page, look);
+    return huge || visit_pages(segment, search_page, look);
 }
 
 static bool is_named(const struct page *page) {
@@ -112,7 +112,8 @@ static bool is_named(const struct page *page) {
     return view && view->region && region_of(view->region)->named;
 }
 
-static bool collect_page(struct look *look, struct page *page) {
+static bool collect_page(void *context, struct page *page) {
+    struct look *look = context;
     if (load_relaxed(&page->heap) != look->heap || !is_quiet(page))
         return true;
     if (is_named(page)) {
@@ -131,7 +132,7 @@ static bool collect_segment(struct segment *segment, bool huge, void *context) {
     if (!look->segments)
         return false;
     look->segments--;
-    return huge || each_page_of(segment, collect_page, look);
+    return huge || visit_pages(segment, collect_page, look);
 }
 
 static void collect(struct look *look) {

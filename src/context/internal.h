@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * internal.h - shared by the files that evict call paths or visit heaps: evict.c (the owner of
- * views), sweep.c (which contexts are cold), visit.c (heaps of other threads), holes.c and
- * collect.c. evict.h explains how call paths are evicted.
+ * views), sweep.c (which contexts are cold), visit.c (heaps of other threads), holes.c, collect.c
+ * and retire.c. evict.h explains how call paths are evicted.
  *
  * All functions need heap_global.lock, unless their comment says otherwise.
  */
@@ -54,6 +54,9 @@ void sweep_if_wanted(bool alone);
 /* True for the heap of totals, and for a parked heap whose caches were given back: no thread uses
  * the heap's views, and no cache leads to them. */
 bool visit_heap_is_idle(struct heap *heap);
+bool visit_has_caches(struct heap *heap);
+/* Gives back the caches of a heap that no thread uses meanwhile. */
+void visit_end_caches(struct heap *heap);
 /* Evicts cold views of heap_global.totals and of parked heaps that have no caches any more. With
  * `now`, all parked heaps lose their caches and their cold views, and their views of contexts
  * without live chunks move to the totals (evict_fold_rested). The shared heap then loses its caches
@@ -76,5 +79,9 @@ void visit_end(struct heap *heap);
 bool visit_none_is_alive(uint32_t id);
 /* Gives back the memory in which find_alive counted live chunks. */
 void visit_forget_alive(void);
+/* Calls `each` for the pages of a segment until `each` returns false; then returns false, too. For
+ * segments that are not huge; in holes.c. Needs no lock but that of segment_each. */
+bool visit_pages(struct segment *segment, bool (*each)(void *context, struct page *page),
+                 void *context);
 
 #endif

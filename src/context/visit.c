@@ -13,14 +13,14 @@ static struct {
     uint32_t count;   /* length of `counts` */
 } alive;
 
-static bool has_caches(struct heap *heap) {
+bool visit_has_caches(struct heap *heap) {
     const struct paths *paths = paths_of(heap);
     return paths->traces || paths->replays || paths->admission;
 }
 
 bool visit_heap_is_idle(struct heap *heap) {
     uint32_t kind = load_acquire(&heap->state);
-    return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !has_caches(heap));
+    return kind == HEAP_TOTALS || (kind == HEAP_PARKED && !visit_has_caches(heap));
 }
 
 /* Adds the allocations of all views to alive.counts, or subtracts the frees. */
@@ -70,8 +70,7 @@ bool visit_none_is_alive(uint32_t id) {
     return id < alive.count && !alive.counts[id];
 }
 
-/* Gives back the caches of a heap that no thread uses meanwhile. */
-static void end_caches(struct heap *heap) {
+void visit_end_caches(struct heap *heap) {
     struct paths *paths = paths_of(heap);
     evict_changed(heap);
     cache_end(paths, true);
@@ -96,8 +95,8 @@ void visit_idle(bool now) {
                     (now && (kind == HEAP_PARKED || kind == HEAP_SHARED))) &&
                    lock_try(&heap->lock)) {
             bool still = load_acquire(&heap->state) == kind;
-            if (still && now && has_caches(heap)) {
-                end_caches(heap);
+            if (still && now && visit_has_caches(heap)) {
+                visit_end_caches(heap);
                 if (kind == HEAP_PARKED)
                     heap_keep_less(heap);
             }
@@ -166,7 +165,7 @@ void visit_sleeping(bool views) {
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         if (!load_relaxed(&heap->visited))
             continue;
-        end_caches(heap);
+        visit_end_caches(heap);
         if (views)
             evict_views(heap, totals, NULL);
         store_release(&heap->visited, 0);

@@ -173,10 +173,6 @@ static bool add_context(struct piece *piece, uint32_t id, struct sums_parts *par
     return add_context_sum(piece, id, parts, &sum);
 }
 
-static uint32_t heap_numbers(void) { /* a number above the number of every heap */
-    return load_relaxed(&heap_global.heaps) + 1;
-}
-
 /* --- the contexts with the largest sums ------------------------------------------------------- */
 
 static int64_t figure_of(const struct wire_sums *sums, uint32_t figure) {

@@ -10,6 +10,7 @@
 #include "base/options.h"
 #include "context/evict.h"
 #include "context/holes.h"
+#include "context/retire.h"
 #include "context/tree.h"
 #include "control/automatic.h"
 #include "control/commands.h"
@@ -448,6 +449,7 @@ void server_run(void) {
         named_end_old_requests();
         holes_look();
         bool sweep_is_due = evict_sweep();
+        retire_look();
         bool deaf = os_now_exact_ns() < deaf_until_ns;
         nfds_t count = list_polls(polls, polled, deaf);
         if (count == 1) { /* no client is connected */

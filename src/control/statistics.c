@@ -151,7 +151,8 @@ uint32_t statistics_fill(const char *body, struct text *text) {
     ADD(record_error, record.error,
         "number of the error (errno) of the last of these; 0: the last write succeeded");
     ADD(record_bytes, record.bytes, "bytes written to the recording");
-    ADD(heaps, heap_global.heaps, "heaps: as many as threads had one at the same time at most");
+    ADD(heaps, heap_global.heaps,
+        "heaps: one for each thread with its own, and those of ended threads that wait");
     ADD(own_free_bytes, load_relaxed(&heap_global.own_free),
         "free bytes in pages of single contexts, bounded by the waste cap");
     ADD(segment_bytes, segment_usage().used_bytes, "bytes in pages and large chunks");

@@ -66,6 +66,15 @@ static void promote(struct heap *heap, struct view *view, enum placement placeme
     view->region = &region->bins;
 }
 
+void region_free_empty(struct bins *bins) {
+    struct region *region = bins ? region_of(bins) : NULL;
+    if (!region)
+        return;
+    slab_free_bands(region);
+    tables_add(region->named ? 0 : -(int64_t)meta_block_bytes(sizeof *region));
+    meta_free(region, sizeof *region);
+}
+
 COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy) {
     if (bins->policy == policy)
         return;

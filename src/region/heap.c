@@ -3,9 +3,9 @@
  * Makes heaps for threads, parks a heap when its thread exits, and lets the next new thread adopt
  * it whole.
  *
- * For: programs in which the number of threads rises and falls; the number of heaps is the highest
- * number of threads that ever had their own heaps at one time. Cannot do: give a heap's free blocks
- * to a running thread that has a heap of its own.
+ * For: programs in which the number of threads rises and falls. A parked heap without chunks may be
+ * given back (context/retire.c). Cannot do: give a heap's free blocks to a running thread that has
+ * a heap of its own.
  */
 #include "region/heap.h"
 #include "base/options.h"
@@ -13,6 +13,7 @@
 #include "region/bins.h"
 #include "region/hooks.h"
 #include "region/punch.h"
+#include "region/region.h"
 
 /* the waste cap is a sixteenth (6 %) of the live bytes, but at least waste_kib */
 #define WASTE_SHARE 16
@@ -54,12 +55,40 @@ static void add_to_list(struct heap *heap) {
     while (!cas_release(&heap_global.first, &first, heap));
 }
 
-/* Numbers a new heap, and adds the heap to the list of all heaps. The caller holds
- * heap_global.lock. shared_locked adds the shared heap without this lock, so add_to_list needs a
- * compare-and-swap. */
+uint32_t heap_numbers(void) {
+    const struct heap *heap = load_acquire(&heap_global.first);
+    if (heap && !heap->number) /* the shared heap */
+        heap = heap->next;
+    return heap ? heap->number + 1 : 1;
+}
+
+/* Returns the heap behind which a heap is missing in the list, so that the number below its own is
+ * free. NULL: the numbers of all heaps from the first one down to 1 are in use. */
+static struct heap *before_gap(void) {
+    struct heap *last = NULL;
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next) {
+        if (!heap->number) /* the shared heap */
+            continue;
+        if (last && last->number > heap->number + 1)
+            return last;
+        last = heap;
+    }
+    return last && last->number > 1 ? last : NULL;
+}
+
+/* Numbers a new heap, and adds the heap to the list of all heaps. Numbers of retired heaps are used
+ * again, because heap.freed_of has an element for each number. The caller holds heap_global.lock.
+ * shared_locked adds the shared heap without this lock, so add_to_list needs a compare-and-swap. */
 static void heap_publish(struct heap *heap) {
-    heap->number = heap_global.heaps + 1;
-    add_to_list(heap);
+    uint32_t next = heap_numbers();
+    struct heap *before = next > heap_global.heaps + 1 ? before_gap() : NULL;
+    heap->number = before ? before->number - 1 : next;
+    if (before) {
+        heap->next = before->next;
+        store_release(&before->next, heap);
+    } else {
+        add_to_list(heap);
+    }
     heap_global.heaps++;
 }
 
@@ -74,6 +103,7 @@ static struct heap *adopt_parked(uint32_t tid) {
             heap->kept_bytes = 0;
             heap->tid = tid;
             heap->thread_exits = 0;
+            heap->may_retire = false;
             heap->busy = 1; /* until heap_acquire has tidied the heap up */
             store_release(&heap->state, HEAP_OWNED);
         }
@@ -221,6 +251,48 @@ void heap_park(struct heap *heap) {
     store_release(&heap->state, HEAP_PARKED);
     add_relaxed(&heap_global.parked, 1);
     lock_release(&heap_global.lock);
+}
+
+/* Takes a heap out of the list. The heap's own `next` stays, because a thread may be reading it. */
+static void remove_from_list(struct heap *heap) {
+    struct heap *at = heap;
+    if (cas_release(&heap_global.first, &at, heap->next))
+        return;
+    while (at->next != heap)
+        at = at->next;
+    store_release(&at->next, heap->next);
+}
+
+bool heap_retire(struct heap *heap) {
+    struct heap *totals = heap_totals();
+    if (!totals || heap == &first_heap || load_relaxed(&heap->remote_pages))
+        return false;
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i)) {
+        struct view *view = heap_view_at(heap, i), *sum;
+        if (!view->allocs && !view->frees)
+            continue;
+        /* never refused: the heap's own view, which is given back, takes as much memory */
+        if (!(sum = heap_view_within(totals, view->context, TABLES_MUST)))
+            return false;
+        heap_fold(heap, view, totals, sum);
+    }
+    fold_remote(heap);
+    segment_span_cache_end(&heap->span_cache);
+    remove_from_list(heap);
+    store_release(&heap->state, HEAP_ORPHAN);
+    heap_global.heaps--;
+    add_relaxed(&heap_global.parked, -1);
+    add_relaxed(&heap_global.own_free, -heap->own_free_published);
+    return true;
+}
+
+void heap_free(struct heap *heap) {
+    for (uint32_t i = 1; i < heap->view_count; i = heap_view_after(heap, i))
+        region_free_empty(heap_view_at(heap, i)->region);
+    meta_free(heap->apart, sizeof *heap->apart);
+    heap_free_views(heap);
+    tables_add(-(int64_t)(heap->kept_bytes ? heap->kept_bytes : TABLES_HEAP_BYTES));
+    meta_free(heap, sizeof *heap);
 }
 
 static bool is_listed(const struct heap *wanted) {

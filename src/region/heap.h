@@ -137,9 +137,9 @@ struct heap {
     uint32_t state;        /* atomic: enum heap_state */
     uint32_t forks;        /* owner: number of forks of this thread that are under way */
     uint32_t thread_exits; /* rounds of key destructors that the ending thread has gone through */
-    uint32_t number;       /* heaps are numbered from 1 as they are made; 0: the shared heap */
+    uint32_t number;       /* from 1 on; each heap in the list has its own; 0: the shared heap */
     int64_t table_bytes;   /* owner: bytes of this heap's tables that hold views */
-    struct heap *next;     /* next in the list of all heaps, which never shrinks */
+    struct heap *next;     /* next in the list of all heaps; stays after heap_retire */
     uint32_t idle_bytes;   /* owner: bytes of views that wait for a context */
     /* the bytes that the tables' budget counts for the heap while it has no thread; 0:
      * TABLES_HEAP_BYTES */
@@ -203,6 +203,11 @@ struct heap {
      * block has a bit in this word; 1: the OS page was given to the kernel. NULL: no OS page was
      * ever given. */
     uint64_t *views_discarded;
+    struct heap *retired; /* control thread: next heap that waits for heap_free, context/retire.c */
+    /* Control thread: the parked heap may be retired. Also written under heap_global.lock by the
+     * thread that adopts the heap. */
+    bool may_retire;
+    bool was_inside; /* control thread: the owner was inside the allocator, see context/retire.c */
     struct view *views[VIEW_BLOCKS]; /* atomic: blocks of views, by index; index 0 is unused */
 };
 
@@ -215,13 +220,15 @@ struct baseline {
 };
 
 struct heap_global {
-    struct lock lock;       /* RANK_HEAPS: held to park or adopt a heap, and to fold views */
-    struct heap *first;     /* atomic: head of the list of all heaps; heaps are only ever added */
+    struct lock lock; /* RANK_HEAPS: held to park or adopt a heap, and to fold views */
+    /* atomic: head of the list of all heaps, by falling number; the shared heap may stand anywhere.
+     * heap_retire takes heaps out of the list. */
+    struct heap *first;
     struct heap *totals;    /* the heap of HEAP_TOTALS; NULL: not made yet */
     int64_t own_free;       /* atomic: sum of own_free_published, and of the changes by visitors */
     uint64_t foreign_frees; /* atomic: ignored frees of pointers that are not the library's */
     uint32_t threads_seen;  /* atomic: how often a thread was given a heap */
-    uint32_t heaps;         /* number of heaps, without the shared one */
+    uint32_t heaps;         /* number of heaps in the list, without the shared one */
     /* The thread that forks, by its id in the parent. A signal handler may fork while its thread
      * gets its first heap, or gives it up. The api layer then does not know the heap, but the heap
      * has this id. */
@@ -291,6 +298,17 @@ struct heap *heap_totals(void);
  * heap's memory for traces and for the walked stack was given back. The caller holds the heap's
  * lock. */
 void heap_keep_less(struct heap *heap);
+/* Returns a number above the number of every heap. */
+uint32_t heap_numbers(void);
+/* Takes a parked heap out of the list of all heaps, if its figures could move to the totals. The
+ * caller is the control thread, holds heap_global.lock and the heap's lock, and knows that no page
+ * and no named context belongs to the heap, and that the heap has no caches. Another thread may
+ * still read the heap, so the caller calls heap_free later (context/retire.c). False: the heap
+ * stays. */
+bool heap_retire(struct heap *heap);
+/* Gives back all memory of a heap that heap_retire took out of the list. No thread may know the
+ * heap any more. */
+void heap_free(struct heap *heap);
 /* Counts the free of another heap's chunk in this heap's view of the context. If the budget has no
  * room for that view, counts in the view of heap_totals. */
 void heap_count_free(struct heap *heap, uint32_t context, size_t requested);
@@ -349,6 +367,9 @@ INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
  * releases the lock, it calls heap_views_dropped, which takes the dropped views out of `slots`. */
 void heap_view_drop(struct heap *heap, struct view *view);
 void heap_views_dropped(struct heap *heap);
+
+/* Gives back the memory of a heap's views, slots, baselines and freed_of, for heap_free. */
+void heap_free_views(struct heap *heap);
 
 /* Walks over the views of one context in all heaps, for a thread that owns none of these heaps.
  * The same thread calls heap_read_begin, walks, and calls heap_read_end, under heap_global.lock.

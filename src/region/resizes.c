@@ -102,6 +102,24 @@ NOINLINE struct view_resizes *resizes_entry(struct heap *heap, const struct view
     return entry;
 }
 
+static void give(void *memory, size_t bytes) {
+    tables_add(-(int64_t)meta_block_bytes(bytes));
+    meta_free(memory, bytes);
+}
+
+void resizes_free(struct heap *heap) {
+    struct resizes *all = heap->resizes;
+    struct resizes_block *block = all ? all->first.next : NULL, *next;
+    for (; block; block = next) {
+        next = block->next;
+        give(block, sizeof *block);
+    }
+    if (!all)
+        return;
+    give(all->slots, (all->slot_mask + 1UL) * sizeof *all->slots);
+    give(all, sizeof *all);
+}
+
 uint64_t resizes_lost;
 
 NOINLINE void resizes_lose(uint64_t calls) {

@@ -64,6 +64,9 @@ void resizes_lose(uint64_t calls);
 void resizes_fold(struct heap *heap, const struct view *view, struct heap *to,
                   const struct view *sum);
 
+/* Gives back the memory of the heap's table, for heap_free. */
+void resizes_free(struct heap *heap);
+
 /* Counts a realloc by the heap's owner from `had` to `size` requested bytes, in the entry of the
  * view that pays after the call. `copied`: number of bytes that were copied; 0: the chunk stays
  * where it is, or the kernel moved its OS pages. */

@@ -29,6 +29,13 @@ void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t 
     bins_put_aside_others(heap, bins, size_class);
 }
 
+void slab_free_bands(const struct region *region) {
+    if (!region->emptier)
+        return;
+    tables_add(region->named ? 0 : -(int64_t)meta_block_bytes(BANDS_BYTES));
+    meta_free(region->emptier, BANDS_BYTES);
+}
+
 void slab_one_band(struct bins *bins) {
     if (region_of(bins)->emptier)
         __builtin_memset(region_of(bins)->emptier, 0, BANDS_BYTES);

@@ -29,6 +29,8 @@
 /* Makes the next blocks of the class at least `size` bytes large, and puts aside pages with smaller
  * blocks. */
 void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t size);
+/* Gives back the memory of region.emptier. */
+void slab_free_bands(const struct region *region);
 /* Makes the two bands one list, for a region that gets another policy. */
 void slab_one_band(struct bins *bins);
 

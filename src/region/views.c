@@ -451,13 +451,42 @@ void heap_count_remote_grow(struct heap *heap, uint32_t owner) {
         add_relaxed(&heap_global.lost_remote, 1);
         return;
     }
-    for (uint32_t i = 0; i < heap->freed_of_count; i++)
-        counts[i] = heap->freed_of[i];
+    uint64_t *old = heap->freed_of;
+    uint32_t old_count = heap->freed_of_count;
+    for (uint32_t i = 0; i < old_count; i++)
+        counts[i] = old[i];
     counts[owner]++;
-    /* A dump may be reading the old array, so the old array is never freed. All old arrays together
-     * are smaller than the new one. */
     store_release(&heap->freed_of, counts);
     store_release(&heap->freed_of_count, count);
+    /* A dump reads the arrays under heap_global.lock. If a dump may be reading the old array, this
+     * array is never freed. All old arrays together are smaller than the new one. */
+    bool mine = lock_is_mine(&heap_global.lock);
+    if (!old || (!mine && (lock_any_is_mine() || !lock_try(&heap_global.lock))))
+        return;
+    tables_add(-(int64_t)(old_count * sizeof *old));
+    meta_free(old, old_count * sizeof *old);
+    if (!mine)
+        lock_release(&heap_global.lock);
+}
+
+void heap_free_views(struct heap *heap) {
+    size_t blocks = VIEW_BLOCKS * VIEWS_PER_BLOCK / BASELINES_PER_BLOCK + 1;
+    for (size_t i = 0; heap->baselines && i * BASELINES_PER_BLOCK < heap->view_count; i++)
+        if (heap->baselines[i]) {
+            meta_free(heap->baselines[i], BASELINES_PER_BLOCK * sizeof **heap->baselines);
+            tables_add(-BASELINE_BLOCK_BYTES);
+        }
+    meta_free(heap->baselines, blocks * sizeof *heap->baselines);
+    resizes_free(heap);
+    tables_add(-(int64_t)(heap->freed_of_count * sizeof *heap->freed_of));
+    meta_free(heap->freed_of, heap->freed_of_count * sizeof *heap->freed_of);
+    free_retired(heap);
+    meta_free(heap->slots, (heap->slot_mask + 1UL) * sizeof *heap->slots);
+    meta_free(heap->views_discarded, VIEW_BLOCKS * sizeof *heap->views_discarded);
+    for (unsigned i = 0; i < VIEW_BLOCKS && heap->views[i]; i++)
+        meta_free(heap->views[i], VIEWS_PER_BLOCK * sizeof(struct view));
+    tables_add_idle(-idle_beyond(heap));
+    tables_add(-bytes_beyond(heap->table_bytes));
 }
 
 void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct view *sum) {

@@ -30,7 +30,7 @@ struct segment_global {
      */
     int64_t huge_cached_bytes, huge_cached;
     struct page *deferred;          /* atomic: mappings of huge chunks that wait to be unmapped */
-    struct span_cache *span_caches; /* list of the caches that once had a place; never shrinks */
+    struct span_cache *span_caches; /* list of the caches that have had a place */
     int64_t span_caches_room;       /* slices that fit the places of all caches */
 };
 INTERNAL struct segment_global segment_global;

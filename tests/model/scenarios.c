@@ -16,7 +16,9 @@
 #include "base/options.h"
 #include "context/collect.h"
 #include "context/holes.h"
+#include "context/internal.h"
 #include "context/lookup.h"
+#include "context/retire.h"
 #include "context/tree.h"
 #include "figures/sums.h"
 #include "os/meta.h"
@@ -263,6 +265,79 @@ static void thread_adopt(unsigned id) {
 
 static void check_adopted(void) {
     heaps[0] = heaps[2];
+    check_all_gone();
+}
+
+/* --- heaps that are given back ---------------------------------------------------------------- */
+
+enum { STAY = 8, RETIRED_NUMBER = 2 };
+#define LOOKS_NS 100000000000UL /* longer than the longest pause between two looks */
+
+/* The second heap is parked with two chunks. STAY further heaps are parked without chunks; new
+ * threads adopt them first. So only the second heap may be retired. */
+static void parked_heap_and_others(void) {
+    struct heap *others[STAY];
+    new_heaps(3);
+    take(heaps[1], 0);
+    take(heaps[1], 1);
+    for (unsigned i = 0; i < STAY; i++)
+        others[i] = heap_acquire(os_thread_id(), false);
+    for (unsigned i = 0; i < STAY; i++)
+        heap_park(others[i]);
+    heap_park(heaps[1]);
+}
+
+static void look_for_surplus(void) {
+    for (unsigned i = 0; i < 4; i++) {
+        retire_look();
+        model_time_passes(LOOKS_NS);
+    }
+}
+
+static void give_inside(struct heap *heap, unsigned slot) {
+    store_owner(&heap->busy, 1);
+    order_stores();
+    give(heap, slot);
+    (void)load_acquire(&heap_global.first); /* another thread may run here */
+    model_check(heaps[1]->number == RETIRED_NUMBER, "a heap went while a thread was inside");
+    order_stores();
+    store_owner(&heap->busy, 0);
+}
+
+/* Two threads free the last chunks of the parked heap. */
+static void thread_retired(unsigned id) {
+    if (!id)
+        look_for_surplus();
+    else
+        give_inside(heaps[id == 1 ? 0 : 2], id - 1);
+}
+
+static void check_retired(void) {
+    look_for_surplus();
+    model_check(heap_global.heaps == STAY + 3, "the heap without chunks was not retired");
+    for (struct heap *heap = heap_global.first; heap; heap = heap->next)
+        model_check(heap->number != RETIRED_NUMBER, "a retired heap is in the list");
+    check_all_gone();
+}
+
+/* A new thread adopts the heap while it may be retired, allocates, and ends. */
+static void thread_adopts_marked(unsigned id) {
+    if (id) {
+        struct heap *heap = heaps[1];
+        give_inside(heaps[0], 0);
+        give_inside(heaps[0], 1);
+        for (unsigned i = 0; i <= STAY; i++)
+            heap = heap_acquire(os_thread_id(), false);
+        take(heap, 2);
+        heap_park(heap);
+    } else {
+        look_for_surplus();
+    }
+}
+
+static void check_adopts_marked(void) {
+    look_for_surplus();
+    give(heaps[0], 2);
     check_all_gone();
 }
 
@@ -907,6 +982,10 @@ static const struct scenario scenarios[] = {
     {"heap-parked-and-adopted-under-frees", 3, false, three_chunks, thread_park, check_all_gone},
     {"frees-into-a-parked-heap", 3, false, parked_heap, thread_parked, check_all_gone},
     {"two-threads-adopt", 3, false, parked_and_two, thread_adopt, check_adopted},
+    {"heap-is-retired-under-frees", 3, false, parked_heap_and_others, thread_retired,
+     check_retired},
+    {"heap-is-adopted-while-marked", 2, false, parked_heap_and_others, thread_adopts_marked,
+     check_adopts_marked},
     {"own-page-becomes-mixed-under-frees", 3, false, own_page, thread_own, check_all_gone},
     {"shared-heap", 3, false, three_heaps, thread_shared, check_shared},
     {"slices-and-purge", 3, false, dirty_slices, thread_slices, check_slices},

@@ -898,6 +898,15 @@ MUTANTS = {
                               "        lock_release(&heap_visit_lock);\n"
                               "    } while (load_acquire(&heap->visited));\n",
         "    (void)heap;\n", ["model:sleeping-threads-are-visited"]),
+    "retired-heaps-go-while-a-thread-is-inside": (
+        "src/context/retire.c", "        heap->was_inside = true;",
+        "        heap->was_inside = false;", ["model:heap-is-retired-under-frees"]),
+    "heaps-with-pages-are-retired": (
+        "src/context/retire.c", "        store_owner(&heap->may_retire, false);",
+        "        (void)heap;", ["model:heap-is-retired-under-frees"]),
+    "adopted-heaps-stay-marked": (
+        "src/region/heap.c", "            heap->may_retire = false;\n", "",
+        ["model:heap-is-adopted-while-marked"]),
     "quiet-pages-are-punched-while-their-owner-is-inside": (
         "src/context/visit.c", " && !load_acquire(&heap->busy);", " && heap;",
         ["model:quiet-page-is-left-to-its-owner", "model:chunks-are-collected-for-a-sleeper"]),

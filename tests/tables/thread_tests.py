@@ -2,12 +2,13 @@
 """Very many threads: at a time, one after the other, idle, and one that frees another's chunks."""
 import functools
 
-from harness import check, in_tries, test
+from harness import check, in_tries, test, wait_until
 from target import (SEED, Program, Watch, check_books, check_books_or_merged, check_lost,
                     scaled)
 
 IDLE_RATIO = 1.2
 CHURN_GROWTH_KIB = 2 << 10
+HEAPS_AFTER_BURST = 40
 
 
 def note(text):
@@ -58,6 +59,28 @@ def resident_bytes_when_many_threads_have_ended():
     """When threads have ended, memory of their tables goes back to the kernel."""
     watch, after = many_threads_end()
     return note(f"{watch.tell()}; when they have ended {after.check(3)}")
+
+
+@test
+def heaps_of_a_burst_of_threads():
+    """When 1 000 threads have ended and freed their chunks, most of their heaps go, so that the
+    tables come below the limit."""
+    options = ("threads=1000", "together=1000", "paths=600", "rest=0", f"seed={SEED}")
+    with Program("threads", *options) as program:
+        program.go()
+        most = program.figures()["heaps"]
+        program.go()
+        check(most >= 1000, f"{most} heaps while the threads live")
+        wait_until(lambda: program.figures()["heaps"] <= HEAPS_AFTER_BURST,
+                   f"at most {HEAPS_AFTER_BURST} heaps")
+        program.settle()  # figures of the heaps' paths have moved to the totals
+        figures = program.figures()
+        check(figures["tables_bytes"] <= figures["tables_limit_bytes"], str(figures))
+        check_books_or_merged(program, program.dump())
+        check_lost(program)
+        program.finish()
+    tables_kib = figures["tables_bytes"] >> 10
+    return note(f"{most} heaps, then {figures['heaps']}; tables {tables_kib} KiB")
 
 
 @test

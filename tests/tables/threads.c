@@ -6,10 +6,11 @@
  *   alike=1     all threads make equal paths
  *   stdio=1     each thread prints a line, and reads one, which it keeps
  *   large=1     each thread allocates and frees 64 KiB
+ *   rest=0      each thread frees all its chunks before it ends
  *   handover=1  instead: one thread makes `paths` chunks, another one frees all but every 16th
  *   seed
  * The program stands still when the last `together` threads have made all allocations and wait, and
- * again when these threads have freed all chunks but every 16th and have ended.
+ * again when these threads have freed all chunks but every 16th (the rest) and have ended.
  */
 #include "visits.h"
 
@@ -19,8 +20,8 @@
 enum { THREADS_MAX = 8192, SLOTS_MAX = 64, HANDED_MAX = 1 << 20, LARGE_BYTES = 64 << 10 };
 
 static struct settings {
-    uint64_t threads, together, paths, slots, alike, stdio, large, handover, seed;
-} settings = {.threads = 100, .together = 100, .paths = 1000, .slots = 32, .seed = 1};
+    uint64_t threads, together, paths, slots, alike, stdio, large, handover, rest, seed;
+} settings = {.threads = 100, .together = 100, .paths = 1000, .slots = 32, .rest = 1, .seed = 1};
 
 struct worker {
     struct walk walk;
@@ -84,7 +85,7 @@ static void *run_worker(void *argument) {
     work(worker);
     wait_for_end();
     for (uint64_t i = 0; i < settings.slots; i++)
-        if (i % 16 != 0)
+        if (i % 16 != 0 || !settings.rest)
             chunk_free(&worker->books, &worker->chunks[i]);
     free(worker->line);
     return NULL;
@@ -192,7 +193,7 @@ int main(int argc, char **argv) {
             !option(argv[i], "stdio", &settings.stdio) &&
             !option(argv[i], "large", &settings.large) &&
             !option(argv[i], "handover", &settings.handover) &&
-            !option(argv[i], "seed", &settings.seed))
+            !option(argv[i], "rest", &settings.rest) && !option(argv[i], "seed", &settings.seed))
             die("no such option");
     if (settings.threads > THREADS_MAX || settings.slots > SLOTS_MAX || settings.paths > HANDED_MAX)
         die("too many");
