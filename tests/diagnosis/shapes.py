@@ -183,6 +183,27 @@ for shape, (alarm, figures) in SHAPES.items():
 
 
 @test
+def shape_leak_with_a_mark_at_the_look():
+    """A mark just before the look is left out, because growth seems to stop there. An interval as
+    short, or without work, is judged if it is not both."""
+    steady = rows(EVEN[:5], (10, 20, 30, 40, 50))
+    for after_s in (0.1, 1.9):
+        found, _ = looked(steady + [(5 + after_s, 50, 50, 5)])
+        check_equal([one["severity"] in ALARMING for one in found if one["id"] == "growth"], [True],
+                    f"{after_s} s after the mark: {found}")
+        check("grew in each of 4 intervals" in found[0]["evidence"], found[0]["evidence"])
+    hourly = [(3600 * second, *figures) for second, *figures in steady]
+    found, _ = looked(hourly + [(18200, 50, 50, 5.01)])
+    check("grew in each of 4 intervals" in found[0]["evidence"], found[0]["evidence"])
+    for last in ((5.1, 50, 50, 6), (8, 50, 50, 5)):
+        found, _ = looked(steady + [last])
+        check("grew over 5 intervals, with pauses" in found[0]["evidence"], f"{last}: {found}")
+    found, _ = looked(SHAPES["keys"][1] + [(6.1, 116, 116, 6)])
+    alarms = [one["evidence"] for one in found if one["severity"] in ALARMING]
+    check_equal(alarms, [], "alarms of a cache that fills")
+
+
+@test
 def shape_leak_of_little_in_a_large_process():
     """Growth by 1/50000 of the resident set is no alarm after a short time."""
     found, _ = looked(SHAPES["leak"][1], rss_bytes=200 << 30)

@@ -322,8 +322,11 @@ static int64_t resident_without_us(const struct findings_input *input) {
 void findings_make(struct findings *findings, const struct findings_input *input) {
     *findings = (struct findings){0};
     look_use_exact_bytes(input->exact_bytes);
+    struct samples samples = samples_to_judge(input->samples);
+    struct findings_input judged = *input;
+    judged.samples = &samples;
     struct look look = {.rules = rules,
-                        .input = input,
+                        .input = &judged,
                         .model = input->model,
                         .rss_bytes = resident_without_us(input),
                         .findings = findings};
@@ -344,6 +347,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
         rules[i].look(&look, &rules[i]);
     forecast_tell_ends(&look);
     play_down_small_growth(findings);
+    free(samples.samples);
     free(look.totals);
     free(look.holders.list);
     blame_paths_free(&look.paths);

@@ -3,6 +3,13 @@
 #include "model/samples.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* An interval in which the program did less than 1/EMPTY_PART of the work of the interval before
+ * shows nothing, if it also took less than 1/EMPTY_PART of the time, or about as long as a user
+ * needs to look after a mark. */
+#define EMPTY_PART 16
+#define AT_ONCE_S 2.0
 
 static struct sample *add_sample(struct samples *samples, const struct model *model,
                                  double uptime_s, double slept_s) {
@@ -128,6 +135,19 @@ static void add_mapped(struct samples *samples, double uptime_s, const struct ma
         samples->mapped[samples->mapped_count++] = (struct samples_mapped){uptime_s, *mapped};
 }
 
+/* True if hardly anything can have happened since the last mark, so that growth which goes on seems
+ * to have stopped: the user set a mark and looked at once. */
+static bool is_mark_of_now(const struct samples *samples) {
+    if (samples->count < 3)
+        return false;
+    const struct sample *now = &samples->samples[samples->count - 1];
+    const struct sample *mark = now - 1, *before = now - 2;
+    double since_s = now->uptime_s - mark->uptime_s;
+    return (since_s < AT_ONCE_S || since_s < (mark->uptime_s - before->uptime_s) / EMPTY_PART) &&
+           now->allocs >= mark->allocs && mark->allocs >= before->allocs &&
+           now->allocs - mark->allocs < (mark->allocs - before->allocs) / EMPTY_PART;
+}
+
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count) {
     *samples = (struct samples){
@@ -161,6 +181,18 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
         now->rows[i] = row_of_totals(&model_figures_at(model, i)->self);
     now->has_resident = mapped.known;
     now->allocs = sum_allocs(now, model);
+}
+
+struct samples samples_to_judge(const struct samples *samples) {
+    struct samples judged = *samples;
+    size_t last = samples->count - 1;
+    judged.samples = cli_alloc(samples->count, sizeof *judged.samples);
+    memcpy(judged.samples, samples->samples, samples->count * sizeof *judged.samples);
+    if (samples->mapped_count < 2 && is_mark_of_now(samples)) {
+        judged.samples[last - 1] = judged.samples[last];
+        judged.count--;
+    }
+    return judged;
 }
 
 double samples_slept_since(const struct samples *samples, double uptime_s) {
