@@ -6,13 +6,13 @@
 // `namespaces`: the functions are in namespaces that have names of Rust's library. `lines`: lines
 // that getline allocates are not freed. `queries`: prepared queries are kept, each of which owns
 // chunks of all sizes. `badges`: a function allocates an object, and allocates its text by a tail
-// call. `inserts`: one function allocates pages in two ways. `churn`: rows are
-// replaced at random, from another line than they were made at. Healthy: `rebuild` builds a new
-// index and then drops the old one, `reread` reads its configuration anew, from another line than
-// at its start, and each time with entries of slightly other sizes, `arena` has one large request
-// among small ones, `batch` has phases, `late-pool` starts twelve threads in the third round, `lru`
-// is a full cache. Each prints "look" and waits for a line, the healthy ones six times, the others
-// for ever.
+// call. `inserts`: one function allocates pages in two ways. `compiled`: plans
+// are kept, at first through one entry of V8, later through another. `churn`: rows are replaced at
+// random, from another line than they were made at. Healthy: `rebuild` builds a new index and then
+// drops the old one, `reread` reads its configuration anew, from another line than at its start,
+// and each time with entries of slightly other sizes, `arena` has one large request among small
+// ones, `batch` has phases, `late-pool` starts twelve threads in the third round, `lru` is a full
+// cache. Each prints "look" and waits for a line, the healthy ones six times, the others for ever.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -501,6 +501,36 @@ static void inserts() {
             tree_insert(i);
 }
 
+// Two functions that have names of V8's entries, through which generated code calls native code.
+__attribute__((noipa)) static void plan_keep() {
+    static char *volatile plan;
+    for (int i = 0; i < 1000; i++) {
+        plan = new char[400];
+        std::memset(plan, 'p', 400);
+    }
+    __asm__ volatile("");
+}
+
+extern "C" __attribute__((noipa)) void Builtins_Interpreted() {
+    plan_keep();
+    __asm__ volatile("");
+}
+
+extern "C" __attribute__((noipa)) void Builtins_Compiled() {
+    plan_keep();
+    __asm__ volatile("");
+}
+
+static void compiled() {
+    for (int round = 0; round < 8; round++) {
+        if (round < 4)
+            Builtins_Interpreted();
+        else
+            Builtins_Compiled();
+        look();
+    }
+}
+
 int main(int argc, char **argv) {
     const struct {
         const char *name;
@@ -516,6 +546,7 @@ int main(int argc, char **argv) {
                  {"badges", badges},
                  {"inserts", inserts},
                  {"churn", churn},
+                 {"compiled", compiled},
                  {"rebuild", rebuild},
                  {"reread", reread},
                  {"arena", arena},

@@ -395,6 +395,16 @@ def unseen_objects_of_node():
               found[0]["action"])
 
 
+@test
+def unseen_code_that_is_compiled_again():
+    """Paths are one path if they differ only outside of a function that generated code called: the
+    runtime compiles this code again."""
+    with started("compiled") as target:
+        growth, _ = growth_at(target, 7)
+    check(growth["function"].startswith("plan_keep, unseen.cc:"), growth["function"])
+    check("grew in each of 6 intervals" in growth["evidence"], growth["evidence"])
+
+
 NODE_STARTS = """
 function answer() {
     const rows = [];

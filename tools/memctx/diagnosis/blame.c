@@ -27,9 +27,26 @@ static bool has_any(const struct model_figures *figures) {
            (model_totals_any(&figures->self) || figures->self.pinned_bytes > 0);
 }
 
-/* Returns a key of the source lines of a frame. Without these, the key is that of the address. */
+/* True if the frame is code that was generated at run time, or a function of V8 through which such
+ * code calls native functions. A runtime generates a function again when it is used often, and then
+ * inlines other functions. So one line of a script has several such frames in turn. */
+static bool is_generated(const struct model_frame *frame) {
+    static const char *const begins[] = {"Builtins_", "v8::internal::Builtin_",
+                                         "v8::internal::FunctionCallbackArguments::"};
+    const char *name =
+        frame->names && frame->names->count > 0 ? frame->names->functions[0].name : NULL;
+    for (size_t i = 0; name && i < sizeof begins / sizeof begins[0]; i++)
+        if (strncmp(name, begins[i], strlen(begins[i])) == 0)
+            return true;
+    return !name && frame->kind == WIRE_KIND_PATH && frame->module == WIRE_NONE;
+}
+
+/* Returns a key of the source lines of a frame. Without these, the key is that of the address.
+ * Returns 0 for generated code. */
 static uint64_t source_of(const struct model_frame *frame) {
     uint64_t hash = folding_function_key(frame);
+    if (is_generated(frame))
+        return 0;
     if (frame->kind != WIRE_KIND_PATH)
         return hash;
     for (uint32_t i = 0; frame->names && i < frame->names->count; i++) {
@@ -41,11 +58,22 @@ static uint64_t source_of(const struct model_frame *frame) {
     return frame->names ? hash : folding_mix(hash, frame->address);
 }
 
+/* Returns how many frames of a path are compared: those farther in than generated code. */
+static uint32_t compared_frames(const struct blame_paths *paths, const uint64_t *sources,
+                                uint32_t number) {
+    uint32_t count = paths->first[number + 1] - paths->first[number];
+    const uint32_t *frames = paths->frames + paths->first[number];
+    for (uint32_t i = 1; i < count; i++)
+        if (sources[paths->model->contexts[frames[i]].frame->number] == 0)
+            return i;
+    return count;
+}
+
 static bool are_alike(const struct blame_paths *paths, const uint64_t *sources, uint32_t a,
                       uint32_t b) {
     const struct model_context *contexts = paths->model->contexts;
-    uint32_t count = paths->first[a + 1] - paths->first[a];
-    if (paths->first[b + 1] - paths->first[b] != count)
+    uint32_t count = compared_frames(paths, sources, a);
+    if (compared_frames(paths, sources, b) != count)
         return false;
     for (uint32_t i = 0; i < count; i++)
         if (sources[contexts[paths->frames[paths->first[a] + i]].frame->number] !=
@@ -72,7 +100,8 @@ static void find_alike(struct blame_paths *paths) {
         paths->same[i] = i;
         if (paths->first[i + 1] == paths->first[i])
             continue;
-        for (uint32_t k = paths->first[i]; k < paths->first[i + 1]; k++)
+        uint32_t end = paths->first[i] + compared_frames(paths, sources, i);
+        for (uint32_t k = paths->first[i]; k < end; k++)
             hash = folding_mix(hash, sources[model->contexts[paths->frames[k]].frame->number]);
         size_t slot = hash & (slots - 1);
         while (table[slot] != 0 && !are_alike(paths, sources, table[slot] - 1, i))

@@ -59,7 +59,8 @@ struct blame_paths {
     uint32_t *plain;
     /* same[n]: the lowest number m for which the figures m and n have equal folded paths. Frames
      * are equal if they have the same functions and source lines: a compiler that unrolls a loop
-     * makes several addresses of one line. Without source lines, equal frames have one address. */
+     * makes several addresses of one line. Without source lines, equal frames have one address.
+     * Code that was generated at run time, and all frames farther out, are not compared. */
     uint32_t *same;
     uint32_t *alike; /* alike[same[n]]: how many figures have the folded path of the figures n */
     uint32_t *next;  /* next[n]: the next number with the folded path of n; 0: there is none */
