@@ -395,6 +395,38 @@ def unseen_objects_of_node():
               found[0]["action"])
 
 
+NODE_BUFFERS = """
+const fs = require('fs'), line = Buffer.alloc(1), kept = [];
+let made = 0;
+for (let round = 0; round < 6; round++) {
+    for (let i = 0; i < 300; i++)
+        kept[BOUND ? made++ % 100 : made++] = Buffer.alloc(5000 + i, 1);
+    if (COLLECTS) {
+        gc();
+        gc();
+    }
+    fs.writeSync(1, 'look\\n');
+    fs.readSync(0, line);
+}
+"""
+
+
+@test
+def unseen_buffers_of_node():
+    """Buffers that survive full garbage collections are a leak, however few bytes they have.
+    Without such collections, buffers of dead objects grow alike, so doctor only says that it may go
+    on."""
+    for bound, collects, alarm in ((0, 1, True), (1, 1, False), (1, 0, False), (0, 0, False)):
+        script = NODE_BUFFERS.replace("BOUND", str(bound)).replace("COLLECTS", str(collects))
+        with runtime_dir() as directory, Target([installed("node"), "--expose-gc", "-e", script],
+                                                directory, MEMCTX_CONTROL="eager") as target:
+            found = found_at(target, 6)["findings"]
+        alarms = [(one["id"], "v8::internal::BackingStore::" in str(one["path"]))
+                  for one in found if one["severity"] in ALARMING]
+        check_equal(alarms, [("growth", True)] if alarm else [],
+                    f"bound {bound}, collects {collects}: {found}")
+
+
 @test
 def unseen_code_that_is_compiled_again():
     """Paths are one path if they differ only outside of a function that generated code called: the

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/garbage.h"
+
 #define DAY_S 86400.0
 #define KEPT_MOST 0.5 /* a path that keeps at least this share of its chunks "keeps most" */
 /* If paths that keep most make this share of all allocations, the other paths are too few to
@@ -23,9 +25,6 @@
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
 #define FADE_PARTS 4 /* growth that fades is judged at the ends of so many parts of the samples */
-/* V8 frees the buffers of dead objects when it collects garbage, at the latest after so many bytes.
- */
-#define COLLECTED_AFTER (64 * MIB)
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
  * of a row is the number of the figures of the first of these contexts. */
@@ -113,6 +112,7 @@ void series_free(struct series *series) {
     free(series->values);
     free(series->falling);
     free(series->shrinking);
+    free(series->collected);
 }
 
 void series_add(struct series *series, size_t number) {
@@ -459,29 +459,6 @@ static void count_per_thread(const struct look *look, const struct series *serie
     growth->per_thread = each;
 }
 
-/* True if the suspect's chunks are buffers of JavaScript which need not be garbage collected yet.
- */
-static bool may_be_garbage(const struct look *look, const struct series *series,
-                           const struct blame_suspect *suspect) {
-    static const char buffer[] = "v8::internal::BackingStore::";
-    const struct model *model = look->model;
-    /* a row also has the bytes of the contexts that a member stands for */
-    const struct sample_row *rows = series->rows[series->samples->count - 1];
-    int64_t live = 0;
-    for (size_t i = 0; i < suspect->count; i++)
-        live = model_tame(live +
-                          rows[blame_number(&look->paths, suspect->members[i])].requested_bytes);
-    uint32_t context = suspect->members[0];
-    for (; context != WIRE_NONE && live < COLLECTED_AFTER;
-         context = model->contexts[context].parent) {
-        const struct model_names *names = model->contexts[context].frame->names;
-        const char *name = names && names->count > 0 ? names->functions[0].name : NULL;
-        if (name && strncmp(name, buffer, sizeof buffer - 1) == 0)
-            return true;
-    }
-    return false;
-}
-
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
     struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
@@ -503,7 +480,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     if (sum.kind == TREND_NONE)
         sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
     take_rate_of_line(&sum);
-    sum.garbage = may_be_garbage(look, series, suspect);
+    sum.garbage = garbage_may_be(look, series, suspect, &sum);
     count_per_thread(look, series, suspect, &sum);
     return sum;
 }

@@ -41,6 +41,10 @@ struct series {
     size_t *falling; /* numbers of the paths that shrink */
     size_t falling_count;
     struct sample_row *shrinking; /* shrinking[sample]: sum over the paths that shrink */
+    /* Set by garbage_may_be (garbage.h). collected[sample]: V8 made a full collection after the
+     * sample before; NULL: not known yet. buffers_grown: the growth of all buffers of JavaScript */
+    bool *collected;
+    int64_t buffers_grown;
 };
 
 void series_make(struct series *series, const struct look *look);
