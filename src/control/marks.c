@@ -10,7 +10,8 @@
  *
  * The marks of MEMCTX_MARKS (options.marks) have slots of their own. Together they may use half of
  * the bytes that marks may use, and each of them an equal part of that half. If a part would be
- * smaller than MARK_CHUNK_BYTES, fewer marks are kept.
+ * smaller than MARK_CHUNK_BYTES, fewer marks are kept. If a mark has no room, the oldest of
+ * these marks are dropped.
  */
 #include "control/marks.h"
 #include "base/options.h"
@@ -245,12 +246,11 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
                    "the first figure; memctx dump TARGET -o FILE keeps all");
 }
 
-/* Returns how many bytes a new mark may take if it replaces the mark `old`. */
-static uint64_t find_limit(const struct mark *old) {
-    int64_t limit = limit_bytes(), gone = (int64_t)old->bytes;
-    int64_t room = limit / ASKED_PART - asked_bytes + gone;
-    int64_t free = limit / TABLES_PARTS * TABLES_ASKED - load_relaxed(&tables_used_bytes) + gone;
-    room = free < room ? free : room;
+/* Returns how many bytes a new mark may take when `gone` bytes of older marks are gone. */
+static uint64_t find_limit(uint64_t gone) {
+    int64_t limit = limit_bytes(), room = limit / ASKED_PART - asked_bytes;
+    int64_t free = limit / TABLES_PARTS * TABLES_ASKED - load_relaxed(&tables_used_bytes);
+    room = (free < room ? free : room) + (int64_t)gone;
     return room <= 0 ? 0 : room > (int64_t)MARK_MOST ? MARK_MOST : (uint64_t)room;
 }
 
@@ -285,6 +285,44 @@ static struct mark *find_mark(const char *name) {
             return mark;
     }
     return NULL;
+}
+
+/* Returns the oldest mark of MEMCTX_MARKS; *count: number of these marks. NULL: there is none. */
+static struct mark *oldest_kept(unsigned *count) {
+    struct mark *oldest = NULL;
+    *count = 0;
+    for (unsigned i = 0; i < MARKS_KEPT_MAX; i++) {
+        struct mark *mark = &kept_marks->slots[i];
+        if (!mark->uptime_ns)
+            continue;
+        ++*count;
+        if (!oldest || mark->uptime_ns < oldest->uptime_ns)
+            oldest = mark;
+    }
+    return oldest;
+}
+
+/* Drops the oldest marks of MEMCTX_MARKS until at most `most` of them are left. */
+static void drop_oldest(unsigned most) {
+    unsigned count, dropped = 0;
+    for (struct mark *oldest = oldest_kept(&count); count > most; oldest = oldest_kept(&count)) {
+        free_chunks(oldest->first);
+        *oldest = (struct mark){.uptime_ns = 0};
+        dropped++;
+    }
+    if (dropped)
+        marks_pin();
+}
+
+/* Drops the oldest marks of MEMCTX_MARKS, but not the newest one, until a mark has room in the slot
+ * `mark`. Returns how many bytes that mark may take. */
+static uint64_t make_room(const struct mark *mark) {
+    uint64_t limit;
+    unsigned count;
+    while ((limit = find_limit(mark->bytes)) < MARK_CHUNK_BYTES && kept_marks &&
+           oldest_kept(&count) && count > 1)
+        drop_oldest(count - 1);
+    return limit;
 }
 
 /* Makes a table of slots. NULL: no memory. */
@@ -360,7 +398,8 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
                       : "all marks are in use; use the name of an existing mark to replace it");
         return WIRE_REFUSED;
     }
-    return make_mark(mark, name, find_limit(mark), text);
+    /* If there is no room even without all marks, none is dropped in vain. */
+    return make_mark(mark, name, find_limit((uint64_t)marks_bytes) ? make_room(mark) : 0, text);
 }
 
 void marks_forget(void) {
@@ -396,33 +435,6 @@ void marks_forget_counters(void) {
 
 /* --- the marks of MEMCTX_MARKS ---------------------------------------------------------------- */
 
-/* Returns the oldest mark of MEMCTX_MARKS; *count: number of these marks. NULL: there is none. */
-static struct mark *oldest_kept(unsigned *count) {
-    struct mark *oldest = NULL;
-    *count = 0;
-    for (unsigned i = 0; i < MARKS_KEPT_MAX; i++) {
-        struct mark *mark = &kept_marks->slots[i];
-        if (!mark->uptime_ns)
-            continue;
-        ++*count;
-        if (!oldest || mark->uptime_ns < oldest->uptime_ns)
-            oldest = mark;
-    }
-    return oldest;
-}
-
-/* Drops the oldest marks of MEMCTX_MARKS until at most `most` of them are left. */
-static void drop_oldest(unsigned most) {
-    unsigned count, dropped = 0;
-    for (struct mark *oldest = oldest_kept(&count); count > most; oldest = oldest_kept(&count)) {
-        free_chunks(oldest->first);
-        *oldest = (struct mark){.uptime_ns = 0};
-        dropped++;
-    }
-    if (dropped)
-        marks_pin();
-}
-
 /* Makes the next mark of MEMCTX_MARKS and keeps the newest `wanted` of these marks. If the mark has
  * no room, older marks of MEMCTX_MARKS are dropped. */
 static void keep_mark(unsigned wanted) {
@@ -432,7 +444,7 @@ static void keep_mark(unsigned wanted) {
     wanted = fit < wanted ? (unsigned)(fit > 0 ? fit : 0) : wanted;
     if (!wanted)
         return;
-    int64_t most = pool / wanted / MARK_CHUNK_BYTES * MARK_CHUNK_BYTES, limit = 0;
+    int64_t most = pool / wanted / MARK_CHUNK_BYTES * MARK_CHUNK_BYTES;
     most = most < KEPT_MOST ? most : KEPT_MOST;
     struct mark *mark = NULL;
     for (unsigned i = 0; i < MARKS_KEPT_MAX && !mark; i++)
@@ -444,10 +456,7 @@ static void keep_mark(unsigned wanted) {
         drop_oldest(wanted);
         mark = oldest_kept(&count);
     }
-    while ((limit = (int64_t)find_limit(mark)) < (int64_t)MARK_CHUNK_BYTES && count > 1) {
-        drop_oldest(count - 1);
-        oldest_kept(&count);
-    }
+    int64_t limit = (int64_t)make_room(mark);
     do {
         text.length = 0;
         text_add(&text, "auto-");

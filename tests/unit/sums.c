@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "context/tree.h"
 #include "control/dump.h"
@@ -337,4 +338,50 @@ Test(tree, threads_that_intern_the_same_paths_get_equal_ids) {
     for (int i = 1; i < 4; i++)
         cr_assert_eq(memcmp(found[i], found[0], sizeof found[0]), 0);
     cr_assert_eq(tree_count(), PATHS + TREE_FIXED_COUNT);
+}
+
+static unsigned kept_count(void) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < MARKS_KEPT_MAX; i++)
+        count += *marks_kept_shown && (*marks_kept_shown)->slots[i].uptime_ns;
+    return count;
+}
+
+#define KEPT 4U
+
+static void make_kept_marks(void) {
+    options.marks = MEMCTX_MARKS_PACK + KEPT; /* one each millisecond */
+    for (int i = 0; i < 10000 && kept_count() < KEPT; i++) {
+        marks_look();
+        usleep(1000);
+    }
+    cr_assert_eq(kept_count(), KEPT);
+}
+
+/* A mark that a user sets matters more than the oldest marks of MEMCTX_MARKS. */
+Test(sums, a_mark_takes_the_room_of_automatic_marks) {
+    enum { MANY = 10000 };
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    struct text text = {.bytes = words, .capacity = sizeof words - 1};
+    struct wire_mark_request request = {.name = "A"};
+    options.tables = 4 << 20;
+    for (uintptr_t i = 0; i < MANY; i++)
+        cr_assert(region_alloc(heap, heap_view(heap, node(TREE_ROOT, 0x1000 + i)), 8, false));
+    make_kept_marks();
+    while (mark_set(&request, &text) == WIRE_OK && request.name[0] < 'P')
+        request.name[0]++;
+    words[text.length] = 0;
+    cr_assert(strstr(words, "no room for the mark"), "%s", words);
+    cr_assert_eq(kept_count(), 1, "the newest one stays");
+}
+
+/* If the tables are full without the automatic marks, dropping these would make no room. */
+Test(sums, automatic_marks_are_not_dropped_in_vain) {
+    struct heap *heap = heap_acquire(os_thread_id(), false);
+    struct text text = {.bytes = words, .capacity = sizeof words - 1};
+    cr_assert(region_alloc(heap, heap_view(heap, node(TREE_ROOT, 0x10)), 8, false));
+    make_kept_marks();
+    tables_add(tables_limit_bytes());
+    cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "A"}, &text), WIRE_REFUSED);
+    cr_assert_eq(kept_count(), KEPT);
 }
