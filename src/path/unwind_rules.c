@@ -393,6 +393,10 @@ static uint64_t learn(uintptr_t key) {
     if (!find_object(pc, &object) && !(loaded_missed() && cfi_find_object(pc, &object)))
         return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
     struct cfi_rule rule = cfi_find_rule(&object, pc);
+    /* The only code of the loader without unwind information is its entry, which calls the
+     * constructors of libraries and then jumps to the program. Nothing called it. */
+    if (rule.kind == CFI_NONE && object.start == getauxval(AT_BASE))
+        rule.kind = CFI_END;
     lock_take(&unwind_rules_lock);
     uint32_t module = module_learn(&object);
     /* A library has no number if there are too many modules, or if memory is short. Nobody would
