@@ -185,6 +185,8 @@ def outside_without_socket():
             wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
             check("nothing was ever allocated" in read(target.pid)["how"],
                   "a program that never allocates")
+            check_equal(f"{read(target.pid)['rss_bytes'] >> 10} kB",
+                        harness.read_status(target.pid, "VmRSS"), "the resident set")
         # On a busy machine cat may start so slowly that it gets a socket, so the test starts up to
         # 20.
         check(any(cat_is_read_from_outside(directory) for _ in range(20)), "each cat has a socket")

@@ -87,6 +87,11 @@ static void read_status(struct process_facts *facts) {
     const char *ids = strstr(text, "\nUid:");
     if (ids)
         sscanf(ids, "\nUid: %u %u", &facts->uid, &facts->effective_uid);
+    /* In newer kernels (6.18) this figure is exact, and the one in /proc/PID/stat is some hundred
+     * KiB too small. */
+    const char *resident = strstr(text, "\nVmRSS:");
+    if (resident)
+        facts->rss_bytes = strtoll(resident + strlen("\nVmRSS:"), NULL, 10) * 1024;
     const char *anonymous = strstr(text, "\nRssAnon:");
     if (anonymous)
         facts->anonymous_bytes = strtoll(anonymous + strlen("\nRssAnon:"), NULL, 10) * 1024;
