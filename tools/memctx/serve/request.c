@@ -25,10 +25,19 @@ static void set_refusal(struct request_refusal *refusal, unsigned status, const 
 
 /* --- who may ask ----------------------------------------------------------------------------- */
 
+/* Returns the length of a header's value without the spaces and tabs at its end. HTTP says that
+ * they do not belong to the value, but libmicrohttpd leaves tabs there. */
+static size_t value_length(const char *value) {
+    size_t length = strlen(value);
+    while (length > 0 && (value[length - 1] == ' ' || value[length - 1] == '\t'))
+        length--;
+    return length;
+}
+
 /* Compares in a time that depends only on the length of the client's text, so that the time reveals
  * nothing of the token. */
 static bool is_token(const char *sent, const char *token) {
-    size_t length = strlen(token), sent_length = strlen(sent);
+    size_t length = strlen(token), sent_length = value_length(sent);
     volatile unsigned char differs = length != sent_length;
     for (size_t i = 0; i < sent_length; i++)
         differs = differs | (unsigned char)(sent[i] ^ token[i % length]);
@@ -91,25 +100,26 @@ const char *request_path(const char *url) {
     return *path != '\0' ? path : "/";
 }
 
-/* Puts the host of "http://HOST/PATH" into `host`. Returns false if there is none. */
-static bool take_host(const char *url, char *host, size_t room) {
+/* Puts the host that the request names into `host`: that of "http://HOST/PATH" or, if the address
+ * has none, that of the header Host. HTTP says that the header does not count beside the first.
+ * Returns false if there is neither. */
+static bool take_host(struct MHD_Connection *connection, const char *url, char *host, size_t room) {
     size_t length = host_length(url);
-    const char *from = length > 0 ? strstr(url, "://") + 3 : url;
-    snprintf(host, room, "%.*s", (int)(url + length - from), from);
-    return length > 0;
+    const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    const char *from = length > 0 ? strstr(url, "://") + 3 : header;
+    const char *end = length > 0 ? url + length : header ? header + value_length(header) : NULL;
+    snprintf(host, room, "%.*s", (int)(end - from), from ? from : "");
+    return from;
 }
 
 bool request_permit(struct MHD_Connection *connection, const char *url, const char *version,
                     const struct request_rules *rules, struct request_refusal *refusal) {
-    char named[256];
-    const char *host = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");
+    char host[256];
     const char *sent = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
     if (!has_right_hosts(connection, version))
         return refuse(refusal, MHD_HTTP_BAD_REQUEST, "the request needs exactly one Host header");
-    /* with such an address, HTTP says that the header Host does not count */
-    if (take_host(url, named, sizeof named))
-        host = named;
-    if (rules->local_host && host && !is_local_name(host)) {
+    bool has_host = take_host(connection, url, host, sizeof host);
+    if (rules->local_host && has_host && !is_local_name(host)) {
         return refuse(refusal, MHD_HTTP_FORBIDDEN,
                       "the Host \"%.200s\" is no address of this machine; name 127.0.0.1 or "
                       "localhost, or start the server with --token-file",
@@ -122,7 +132,7 @@ bool request_permit(struct MHD_Connection *connection, const char *url, const ch
     if (!rules->token)
         return true;
     bool bearer = sent && strncasecmp(sent, "Bearer ", 7) == 0;
-    if (bearer && is_token(sent + 7 + strspn(sent + 7, " "), rules->token))
+    if (bearer && is_token(sent + 7 + strspn(sent + 7, " \t"), rules->token))
         return true;
     if (bearer && !*rules->token_logged) {
         cli_warn("a request with a wrong token was refused; later ones are not reported");
