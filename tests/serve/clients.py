@@ -87,6 +87,9 @@ def bad_addresses_and_queries():
             check(body.startswith(b"memctx: ") and body.endswith(b"\n"), f"{url}: {body!r}")
             check_equal(b"; /debug/pprof/allocs?seconds=N gives" in body,
                         url == "/debug/pprof/heap?seconds=1", f"a hint at allocs: {url}")
+        for count, status in ((100, 400), (101, 414), (500, 414), (2000, 414), (8000, 414)):
+            server.get("/metrics?" + "&".join(["a=1"] * count), status=status)
+        server.get("/metrics?" + "a" * 20000, status=414)
         for data in (b"\0\xff\n\n", b"GET\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n",
                      b"\r\n" * 5000,
                      b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
@@ -114,7 +117,7 @@ def a_token_is_needed_and_compared():
                 check(TOKEN.encode() not in body, "the answer has the token")
             for url in ("/", "/doctor", "/debug/pprof/heap", "/nope"):
                 server.get(url, status=401)
-            for sent in ("Bearer " + TOKEN, "bearer   " + TOKEN):
+            for sent in ("Bearer " + TOKEN, "bearer   " + TOKEN, f"Bearer \t{TOKEN} \t"):
                 check(b"memctx_up" in server.get("/metrics", Authorization=sent), "no metrics")
             check_equal(server.ask("/metrics", Host="example.org",
                                    Authorization="Bearer " + TOKEN)[0], 200, "other Host")
@@ -166,6 +169,7 @@ def a_request_has_one_host():
                                        ("1.0", [], b"200"),
                                        ("1.1", ["localhost", "example.org"], b"400"),
                                        ("1.0", ["localhost"] * 2, b"400"),
+                                       ("1.1", ["localhost\t"], b"200"),
                                        ("1.1", ["127.0.0.1:80:example.org"], b"403"),
                                        ("1.1", ["[::1]x"], b"403"),
                                        ("1.1", ["[::1"], b"403")):

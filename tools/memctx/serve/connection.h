@@ -11,6 +11,7 @@ struct connection {
     int fd;
     int64_t since_ms; /* when the connection began, or when its last request was answered */
     bool waits; /* true while the client waits for the server; such a connection is not ended */
+    bool long_query; /* the query of the request that comes was cut off, because it was too long */
     struct connection *next;
 };
 

@@ -20,6 +20,9 @@
 #define CONNECTIONS_MAX 128 /* more clients wait until a connection ends */
 /* RFC 8996 forbids TLS 1.0 and 1.1, but GnuTLS accepts them by default. */
 #define TLS_PRIORITIES "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"
+/* Longer queries, and queries with more arguments, are refused. Other requests are far shorter. */
+#define QUERY_BYTES_MAX 8192
+#define ARGUMENTS_MAX 100
 #define IDLE_S 5          /* a connection without any traffic for this long is closed */
 #define TRANSFER_MS 60000 /* longest time for sending a request and reading its answer */
 #define SCRAPE_MS 2000    /* a process that takes longer to answer a scrape is reported as down */
@@ -246,7 +249,7 @@ static struct answer *answer_of_job(struct job *job, enum request_kind kind, boo
                                         [REQUEST_DOCTOR] = "application/json",
                                         [REQUEST_PAGE] = "text/html; charset=utf-8",
                                         [REQUEST_DATA] = "application/json"};
-    if (job->status != CLI_DONE || job->late) {
+    if (job->status != CLI_DONE) {
         const char *why = job_find_reason(job);
         return answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE,
                              job->late ? "the process took too long; try again"
@@ -383,6 +386,24 @@ static enum MHD_Result begin_request(struct server *server, struct waiting *requ
     }
 }
 
+/* libmicrohttpd calls this function with the address of a request, before it takes the arguments
+ * out of the address. Cuts off a query that is too long. If libmicrohttpd 0.9.75 has no memory for
+ * an argument, it closes the connection without an answer. */
+static void *begin_address(void *closure, const char *url, struct MHD_Connection *http) {
+    struct connection *connection =
+        mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    char *query = url ? strchr(url, '?') : NULL;
+    size_t arguments = 0;
+    (void)closure;
+    for (const char *at = query; at; at = strchr(at + 1, '&'))
+        arguments++;
+    connection->long_query =
+        query && (arguments > ARGUMENTS_MAX || strlen(query) > QUERY_BYTES_MAX);
+    if (connection->long_query)
+        query[1] = '\0';
+    return NULL; /* the first value of `state` of handle() */
+}
+
 /* libmicrohttpd calls this function with the head of a request, with each part of the body, at the
  * end of the body, and after the request was resumed. */
 static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const char *url,
@@ -406,6 +427,10 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
         *body_bytes = 0;
         return MHD_YES;
     }
+    if (request->connection->long_query)
+        return send_refusal(request, MHD_HTTP_URI_TOO_LONG,
+                            "the query of the address is too long; an address takes at most four "
+                            "arguments");
     return request->answer ? send_answer(request) : begin_request(server, request, url, version);
 }
 
@@ -570,7 +595,8 @@ static bool start(struct server *server, int fd) {
         log_line, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, end_request,
         server, MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_UNESCAPE_CALLBACK,
-        unescape, NULL, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+        unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, begin_address, server, MHD_OPTION_ARRAY, items,
+        MHD_OPTION_END);
     server->started = true;
     return server->daemon != NULL;
 }
