@@ -15,7 +15,7 @@
 #include "serve/child.h"
 
 #define WORDS_MAX 64
-#define OUTPUT_MAX ((size_t)256 << 20)
+#define OUTPUT_MAX ((size_t)256 << 20) /* job_find_reason names it */
 #define ERROR_MAX ((size_t)4096)
 
 /* Executes memctx with the arguments `words`, which end with NULL. Returns only on failure. */
@@ -133,14 +133,15 @@ void job_run(struct job *job, int64_t now_ms) {
         return;
     read_output(&job->out);
     read_output(&job->error);
-    job->late = now_ms > job->deadline_ms || job->out.length == job->out.most;
-    if (job->late)
+    job->large = job->out.length == job->out.most;
+    job->late = !job->large && now_ms > job->deadline_ms;
+    if (job->late || job->large)
         kill(job->child, SIGKILL);
     else if (job->out.fd >= 0 || job->error.fd >= 0)
         return;
     while (waitpid(job->child, &status, 0) < 0 && errno == EINTR) {
     }
-    if (!job->late && WIFEXITED(status))
+    if (!job->late && !job->large && WIFEXITED(status))
         job->status = WEXITSTATUS(status);
     close_output(&job->out);
     close_output(&job->error);
@@ -149,6 +150,8 @@ void job_run(struct job *job, int64_t now_ms) {
 }
 
 const char *job_find_reason(struct job *job) {
+    if (job->large)
+        return "the answer has more than 256 MiB; ask for less, or use memctx on this machine";
     return job->error.length > 0 ? cli_find_reason(job->error.bytes) : NULL;
 }
 

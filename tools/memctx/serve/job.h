@@ -22,7 +22,8 @@ struct job {
     pid_t child;
     int64_t deadline_ms;
     bool done;  /* the command has ended: the fields below are complete */
-    bool late;  /* the job was killed: its time was over, or its output too long */
+    bool late;  /* the job was killed, because its time was over */
+    bool large; /* the job was killed, because its output was too long */
     int status; /* the command's exit status, or -1 */
     struct job_output {
         int fd;
@@ -41,7 +42,8 @@ size_t job_poll(const struct job *job, struct pollfd *entries);
 /* Reads the output that has come. Kills the job if its deadline has passed, or if its output has
  * 256 MiB. */
 void job_run(struct job *job, int64_t now_ms);
-/* Returns why the command failed, as it wrote to standard error; NULL: it wrote nothing. */
+/* Returns why the command failed: as it wrote to standard error, or that its output was too long.
+ * NULL: there is no reason. */
 const char *job_find_reason(struct job *job);
 /* Kills the job if it runs, and frees its memory. */
 void job_free(struct job *job);

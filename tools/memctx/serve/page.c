@@ -54,7 +54,9 @@ static void put_verdict(FILE *file, const struct fleet_process *process, int64_t
     else if (job.status == 0)
         put_paragraph(file, job.out.length > 0 ? job.out.bytes : "");
     else
-        put_paragraph(file, job.error.length > 0 ? job.error.bytes : "doctor has ended");
+        put_paragraph(file, job.large              ? job_find_reason(&job)
+                            : job.error.length > 0 ? job.error.bytes
+                                                   : "doctor has ended");
     job_free(&job);
 }
 

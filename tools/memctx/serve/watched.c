@@ -236,11 +236,11 @@ static char *why_not_kept(struct job *job, const struct process_facts *facts) {
         return cli_copy("the process has ended, and its pid was used again");
     if (job->late)
         return cli_copy("a snapshot took too long");
-    if (job->status != CLI_DONE) {
+    if (job->status != CLI_DONE && !job->large) {
         const char *why = job_find_reason(job);
         return cli_format("a snapshot failed; %s", why ? why : "memctx dump ended early");
     }
-    return job->out.length > MOMENTS_BYTES / 2
+    return job->large || job->out.length > MOMENTS_BYTES / 2
                ? cli_copy("a snapshot has more bytes than the server keeps; use memctx dump -o")
                : NULL;
 }
