@@ -43,7 +43,60 @@ Test(live_rates, change_is_divided_by_the_time) {
     cr_assert_eq(own(&rates, 1, RATES_GROWTH), 100);
     cr_assert_eq(own(&rates, 1, RATES_ALLOCS), 200);
     cr_assert_eq(own(&rates, 3, RATES_GROWTH), -4);
-    cr_assert_eq(own(&rates, 2, RATES_GROWTH), 0);
+    cr_assert_eq(own(&rates, 2, RATES_GROWTH), WIRE_UNKNOWN, "it never had figures");
+    rates_clear(&rates);
+}
+
+Test(live_rates, only_contexts_with_figures_take_a_row) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 100000);
+    look(&rates, 10, (int64_t[]){0, 100, 0, 50}, 4);
+    look(&rates, 12, (int64_t[]){0, 100, 0, 50}, 4);
+    cr_assert_eq(rates.row_count, 3, "one for each, and one for all others");
+    look(&rates, 14, (int64_t[]){0, 100, 500, 50}, 4);
+    cr_assert_eq(rates.row_count, 4);
+    cr_assert_eq(own(&rates, 2, RATES_GROWTH), 250, "it held nothing at 12 s");
+    cr_assert_eq(own(&rates, 2, RATES_WASTE), 0);
+    cr_assert_eq(own(&rates, 99999, RATES_LIVE), 0);
+    rates_clear(&rates);
+}
+
+Test(live_rates, first_figures_count_from_the_last_reading_of_the_context) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 2 * RATES_BLOCK);
+    look(&rates, 10, (int64_t[]){0, 100}, 2);
+    rates_begin(&rates);
+    rates_end_range(&rates, 0, RATES_BLOCK, 12); /* the other block is not read in this look */
+    rates_end(&rates, 12);
+    rates_begin(&rates);
+    rates_set(&rates, RATES_BLOCK, 14, 400, 1, 1);
+    cr_assert_eq(own(&rates, RATES_BLOCK, RATES_GROWTH), 100);
+    rates_clear(&rates);
+}
+
+Test(live_rates, the_first_reading_of_a_part_has_no_rates) {
+    struct rates rates = {0};
+    rates_reserve(&rates, RATES_BLOCK);
+    rates_begin(&rates);
+    rates_end_range(&rates, 0, 5, 10);
+    rates_end(&rates, 10);
+    rates_begin(&rates);
+    rates_set(&rates, 5, 11, 400, 1, 1);
+    rates_end_range(&rates, 5, RATES_BLOCK, 11);
+    cr_assert_eq(own(&rates, 5, RATES_GROWTH), WIRE_UNKNOWN);
+    rates_clear(&rates);
+}
+
+Test(live_rates, a_mark_needs_new_sums) {
+    struct rates rates = {0};
+    rates_reserve(&rates, 4);
+    look(&rates, 0, (int64_t[]){1, 10, 100, 1000}, 4);
+    rates_add_up(&rates, &tree, NULL);
+    rates_mark(&rates);
+    cr_assert_eq(rates_value(&rates, 2, RATES_LIVE, true, true), 0, "before the sums are made");
+    look(&rates, 1, (int64_t[]){1, 10, 100, 3000}, 4);
+    rates_add_up(&rates, &tree, NULL);
+    cr_assert_eq(rates_value(&rates, 2, RATES_LIVE, true, true), 2000);
     rates_clear(&rates);
 }
 

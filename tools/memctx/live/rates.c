@@ -2,8 +2,7 @@
 /*
  * rates.c - compares the figures of one look with the figures of the previous look.
  *
- * All figures are in arrays by index of the context. A look costs one pass over the contexts that
- * were read, rates_add_up one pass over all contexts.
+ * A look costs one pass over the contexts that were read, rates_add_up one pass over all contexts.
  */
 #include "live/rates.h"
 
@@ -31,37 +30,60 @@ enum rates_column rates_find_column(const char *word) {
 
 /* --- looks ----------------------------------------------------------------------------------- */
 
-static void grow_base(struct rates *rates) {
-    rates->base = cli_grow(rates->base, rates->capacity, sizeof *rates->base);
-    rates->base_sums = cli_grow(rates->base_sums, rates->capacity, sizeof *rates->base_sums);
+/* Makes room for one more row. */
+static void grow_rows(struct rates *rates) {
+    if (rates->row_count < rates->row_capacity)
+        return;
+    rates->row_capacity += rates->row_capacity / 4 + 64;
+    rates->rows = cli_grow(rates->rows, rates->row_capacity, sizeof *rates->rows);
+    if (rates->has_base)
+        rates->base = cli_grow(rates->base, rates->row_capacity, sizeof *rates->base);
+}
+
+static void add_row(struct rates *rates, const struct rates_row *row) {
+    grow_rows(rates);
+    if (rates->has_base)
+        rates->base[rates->row_count] = (struct rates_base_row){0};
+    rates->rows[rates->row_count++] = *row;
+}
+
+static const struct rates_sums no_figures = {
+    .waste_bytes = WIRE_UNKNOWN, .growth = WIRE_UNKNOWN, .alloc_rate = WIRE_UNKNOWN};
+
+/* Returns the row of a context, which is made if there is none. */
+static struct rates_row *own_row(struct rates *rates, size_t index) {
+    if (rates->places[index] == 0) {
+        struct rates_row row = {.own = no_figures, .read_s = rates->block_s[index / RATES_BLOCK]};
+        if (row.read_s >= 0) /* the context was read before, and had no chunks */
+            row.own.waste_bytes = row.own.growth = row.own.alloc_rate = 0;
+        rates->places[index] = (uint32_t)rates->row_count;
+        add_row(rates, &row);
+    }
+    return &rates->rows[rates->places[index]];
 }
 
 void rates_reserve(struct rates *rates, size_t count) {
+    if (rates->row_count == 0)
+        add_row(rates, &(struct rates_row){.own = no_figures, .read_s = -1});
     if (count > rates->capacity) {
         rates->capacity = count + count / 4 + 64;
-        rates->rows = cli_grow(rates->rows, rates->capacity, sizeof *rates->rows);
-        rates->sums = cli_grow(rates->sums, rates->capacity, sizeof *rates->sums);
-        if (rates->has_base)
-            grow_base(rates);
+        rates->places = cli_grow(rates->places, rates->capacity, sizeof *rates->places);
+        rates->block_s =
+            cli_grow(rates->block_s, rates->capacity / RATES_BLOCK + 1, sizeof *rates->block_s);
     }
     /* A context that appears after the first look had no chunks at the previous look. */
-    bool later = rates->look > 0;
     for (; rates->count < count; rates->count++) {
-        rates->rows[rates->count] =
-            (struct rates_row){.own = {.waste_bytes = later ? 0 : WIRE_UNKNOWN,
-                                       .growth = later ? 0 : WIRE_UNKNOWN,
-                                       .alloc_rate = later ? 0 : WIRE_UNKNOWN},
-                               .read_s = later ? rates->since_s : -1};
-        rates->sums[rates->count] = (struct rates_sums){0};
-        if (rates->has_base)
-            rates->base[rates->count] = rates->base_sums[rates->count] = (struct rates_base_row){0};
+        rates->places[rates->count] = 0;
+        rates->block_s[rates->count / RATES_BLOCK] = rates->look > 0 ? rates->since_s : -1;
     }
 }
 
 void rates_clear(struct rates *rates) {
+    free(rates->places);
     free(rates->rows);
-    free(rates->sums);
     free(rates->base);
+    free(rates->block_s);
+    free(rates->sums);
     free(rates->base_sums);
     *rates = (struct rates){0};
 }
@@ -87,7 +109,9 @@ void rates_begin(struct rates *rates) {
 
 void rates_set(struct rates *rates, size_t index, double time_s, int64_t live_bytes,
                int64_t live_chunks, int64_t allocs) {
-    struct rates_row *row = &rates->rows[index];
+    if (rates->places[index] == 0 && live_bytes == 0 && live_chunks == 0 && allocs == 0)
+        return;
+    struct rates_row *row = own_row(rates, index);
     struct rates_sums *own = &row->own;
     if (row->read_s >= 0 && time_s > row->read_s) {
         /* After memctx reset the counters begin at 0 again. */
@@ -103,9 +127,14 @@ void rates_set(struct rates *rates, size_t index, double time_s, int64_t live_by
 }
 
 void rates_end_range(struct rates *rates, size_t from, size_t end, double time_s) {
-    for (size_t i = from; i < end && i < rates->count; i++)
-        if (rates->rows[i].look != rates->look)
+    end = end < rates->count ? end : rates->count;
+    for (size_t i = from; i < end; i++) {
+        if (rates->places[i] != 0 && rates->rows[rates->places[i]].look != rates->look)
             rates_set(rates, i, time_s, 0, 0, 0);
+        /* A range that ends within a block leaves the rest of the block to the next range. */
+        if ((i + 1) % RATES_BLOCK == 0 || i + 1 == rates->count)
+            rates->block_s[i / RATES_BLOCK] = time_s;
+    }
 }
 
 void rates_end(struct rates *rates, double time_s) {
@@ -113,19 +142,53 @@ void rates_end(struct rates *rates, double time_s) {
 }
 
 void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes) {
-    rates->rows[index].own.waste_bytes = waste_bytes;
+    if (rates->places[index] != 0 || (waste_bytes != 0 && waste_bytes != WIRE_UNKNOWN))
+        own_row(rates, index)->own.waste_bytes = waste_bytes;
+}
+
+const struct rates_sums *rates_own(const struct rates *rates, size_t index) {
+    return &rates->rows[rates->places[index]].own;
+}
+
+void rates_go_on(struct rates *rates, size_t index, const struct rates *before, size_t was,
+                 double time_s) {
+    uint32_t place = before->places[was];
+    struct rates_sums own = *rates_own(rates, index);
+    if (place != 0) {
+        *own_row(rates, index) = before->rows[place];
+        if (rates->has_base)
+            rates->base[rates->places[index]] = before->base[place];
+    }
+    rates_set(rates, index, time_s, own.live_bytes, own.live_chunks, own.allocs);
+}
+
+void rates_forget_allocs(struct rates *rates, size_t index) {
+    rates->rows[rates->places[index]].own.alloc_rate = WIRE_UNKNOWN;
+}
+
+void rates_forget_growth(struct rates *rates, size_t index) {
+    rates->rows[rates->places[index]].own.growth = WIRE_UNKNOWN;
+    rates_forget_allocs(rates, index);
+}
+
+void rates_forget_all(struct rates *rates) {
+    for (size_t i = 0; i < rates->count; i++) {
+        rates_forget_growth(rates, i);
+        rates->rows[rates->places[i]].read_s = rates->block_s[i / RATES_BLOCK] = -1;
+    }
 }
 
 /* --- the base, and sums ---------------------------------------------------------------------- */
 
 void rates_mark(struct rates *rates) {
-    grow_base(rates);
-    for (size_t i = 0; i < rates->count; i++) {
+    rates->base = cli_grow(rates->base, rates->row_capacity, sizeof *rates->base);
+    for (size_t i = 0; i < rates->row_count; i++) {
         const struct rates_sums *own = &rates->rows[i].own;
         rates->base[i] = (struct rates_base_row){own->live_bytes, own->live_chunks, own->allocs,
                                                  own->waste_bytes};
     }
     rates->has_base = true;
+    rates->sum_count = 0; /* base_sums are of no base or of an earlier one */
 }
 
 /* Adds `part` to *sum. If `part` is unknown, it adds nothing; if *sum was unknown, it becomes
@@ -151,12 +214,28 @@ static void add_base(struct rates_base_row *sum, const struct rates_base_row *pa
     add_known(&sum->waste_bytes, part->waste_bytes);
 }
 
+/* Makes room for the sums of `count` contexts. */
+static void reserve_sums(struct rates *rates, size_t count) {
+    size_t room = count + count / 4;
+    if (count > rates->sum_capacity) {
+        rates->sum_capacity = room;
+        rates->sums = cli_grow(rates->sums, room, sizeof *rates->sums);
+    }
+    if (rates->has_base && count > rates->base_sum_capacity) {
+        rates->base_sum_capacity = room;
+        rates->base_sums = cli_grow(rates->base_sums, room, sizeof *rates->base_sums);
+    }
+    rates->sum_count = count;
+}
+
 void rates_add_up(struct rates *rates, const struct model *model, const bool *counts) {
+    reserve_sums(rates, model->context_count);
     for (size_t i = 0; i < model->context_count; i++) {
         bool is_in = !counts || counts[i];
-        rates->sums[i] = is_in ? rates->rows[i].own : (struct rates_sums){0};
+        rates->sums[i] = is_in ? *rates_own(rates, i) : (struct rates_sums){0};
         if (rates->has_base)
-            rates->base_sums[i] = is_in ? rates->base[i] : (struct rates_base_row){0};
+            rates->base_sums[i] =
+                is_in ? rates->base[rates->places[i]] : (struct rates_base_row){0};
     }
     for (size_t i = model->context_count; i-- > 1;) {
         uint32_t parent = model->contexts[i].parent;
@@ -178,10 +257,12 @@ int64_t rates_figure(const struct rates_sums *sums, enum rates_column column) {
 
 int64_t rates_value(const struct rates *rates, size_t index, enum rates_column column, bool subtree,
                     bool difference) {
-    const struct rates_sums *now = subtree ? &rates->sums[index] : &rates->rows[index].own;
+    subtree = subtree && index < rates->sum_count;
+    const struct rates_sums *now = subtree ? &rates->sums[index] : rates_own(rates, index);
     if (!difference || !rates->has_base)
         return rates_figure(now, column);
-    const struct rates_base_row *base = subtree ? &rates->base_sums[index] : &rates->base[index];
+    const struct rates_base_row *base =
+        subtree ? &rates->base_sums[index] : &rates->base[rates->places[index]];
     switch (column) {
     case RATES_GROWTH: return now->growth;
     case RATES_WASTE: return rates_less(now->waste_bytes, base->waste_bytes);

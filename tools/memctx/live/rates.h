@@ -44,6 +44,8 @@ struct rates_history {
     size_t count, next;
 };
 
+#define RATES_BLOCK 256
+
 /* One context's own figures, without the contexts below it. */
 struct rates_row {
     struct rates_sums own;
@@ -55,12 +57,19 @@ struct rates_base_row {
     int64_t live_bytes, live_chunks, allocs, waste_bytes;
 };
 
+/* Only contexts that have had figures have a row: most contexts of a large tree never allocate. */
 struct rates {
-    struct rates_row *rows;
+    uint32_t *places;            /* places[index of a context]: its row; 0: it never had figures */
+    size_t count, capacity;      /* of `places` */
+    struct rates_row *rows;      /* rows[0] is for all contexts that never had figures */
+    struct rates_base_row *base; /* base[number of a row]; NULL unless has_base */
+    size_t row_count, row_capacity;
+    /* block_s[index / RATES_BLOCK]: when the contexts of this block were last read; negative:
+     * never. A context that gets its first figures counts as 0 at this time. */
+    double *block_s;
     struct rates_sums *sums;          /* sums over each subtree, by rates_add_up */
-    struct rates_base_row *base;      /* room for `capacity`, like base_sums, if has_base */
     struct rates_base_row *base_sums; /* the base, summed over each subtree, by rates_add_up */
-    size_t count, capacity;
+    size_t sum_count, sum_capacity, base_sum_capacity;
     bool has_base;
     double since_s; /* time of the last look that saw all contexts (rates_end) */
     uint32_t look;
@@ -80,6 +89,18 @@ void rates_set(struct rates *rates, size_t index, double time_s, int64_t live_by
 void rates_end_range(struct rates *rates, size_t from, size_t end, double time_s);
 void rates_end(struct rates *rates, double time_s);
 void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes);
+/* Returns the figures of a context, without the contexts below it. */
+const struct rates_sums *rates_own(const struct rates *rates, size_t index);
+/* After a reload of the contexts: gives the context `index` the figures and the base that it has in
+ * `before` as `was`, and then its new figures, which were read at `time_s`. */
+void rates_go_on(struct rates *rates, size_t index, const struct rates *before, size_t was,
+                 double time_s);
+/* Makes the allocations per second of a context unknown; rates_forget_growth makes the growth
+ * unknown, too. */
+void rates_forget_allocs(struct rates *rates, size_t index);
+void rates_forget_growth(struct rates *rates, size_t index);
+/* Makes all rates unknown. The next figures may be older than the present ones. */
+void rates_forget_all(struct rates *rates);
 
 /* Makes the present figures the base. */
 void rates_mark(struct rates *rates);
@@ -92,8 +113,8 @@ void rates_add_up(struct rates *rates, const struct model *model, const bool *co
 void rates_add(struct rates_sums *sum, const struct rates_sums *part);
 /* Returns the figure of a column. */
 int64_t rates_figure(const struct rates_sums *sums, enum rates_column column);
-/* Returns a figure of a context, or of its subtree if `subtree`; with `difference`, less the figure
- * of the base. Returns WIRE_UNKNOWN if either figure is not known. */
+/* Returns a figure of a context, or of its subtree if `subtree` (which needs rates_add_up); with
+ * `difference`, less the figure of the base. Returns WIRE_UNKNOWN if either figure is not known. */
 int64_t rates_value(const struct rates *rates, size_t index, enum rates_column column, bool subtree,
                     bool difference);
 

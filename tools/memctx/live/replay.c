@@ -113,6 +113,7 @@ static void set_figures(struct watch *watch, size_t moment) {
     for (size_t i = 0; i < count; i++)
         rates_set(&watch->rates, i, moment_at(watch, moment)->uptime_s, replay->bytes[i],
                   replay->chunks[i], replay->allocs[i]);
+    rates_end_range(&watch->rates, 0, count, moment_at(watch, moment)->uptime_s);
 }
 
 /* Returns the allocations of all contexts at the moment that set_figures has set. */
@@ -143,15 +144,6 @@ static void set_totals(struct watch *watch, size_t moment, int64_t allocs_before
     totals->alloc_rate = rates_per_second(totals->allocs, allocs_before, seconds);
 }
 
-/* Forgets the rates, and when figures were read, so that an earlier moment can be shown next. */
-static void forget_rates(struct watch *watch) {
-    for (size_t i = 0; i < watch->rates.count; i++) {
-        watch->rates.rows[i].read_s = -1;
-        watch->rates.rows[i].own.growth = WIRE_UNKNOWN;
-        watch->rates.rows[i].own.alloc_rate = WIRE_UNKNOWN;
-    }
-}
-
 /* Contexts that hold little, or whose paths are not in the file any more, are in a sum. If a
  * context is in a sum at only one of the two moments, the rate of the context is not known, and the
  * rate of the sum is not known. The rate of a context is kept if the context left the sum between
@@ -170,18 +162,19 @@ static void forget_summed(struct watch *watch) {
             continue;
         moved = true;
         if (replay->allocs[i] == 0 || replay->frees[i] > 0)
-            watch->rates.rows[i].own.alloc_rate = WIRE_UNKNOWN;
+            rates_forget_allocs(&watch->rates, i);
     }
-    if (moved)
-        watch->rates.rows[rest].own.alloc_rate = watch->rates.rows[forgotten].own.alloc_rate =
-            WIRE_UNKNOWN;
+    if (moved) {
+        rates_forget_allocs(&watch->rates, rest);
+        rates_forget_allocs(&watch->rates, forgotten);
+    }
 }
 
 void replay_go(struct watch *watch, size_t moment) {
     size_t count = replay_count(watch);
     int64_t allocs_before = 0;
     watch->replay->at = moment = moment < count ? moment : count - 1;
-    forget_rates(watch);
+    rates_forget_all(&watch->rates); /* the moment may be an earlier one */
     if (moment > 0) {
         set_figures(watch, moment - 1);
         allocs_before = sum_allocs(watch);

@@ -28,7 +28,7 @@ static void find_matches(struct rows *rows, const struct model *model, uint32_t 
 }
 
 static bool has_figures(const struct rates *rates, size_t index) {
-    const struct rates_sums *own = &rates->rows[index].own;
+    const struct rates_sums *own = rates_own(rates, index);
     return own->live_bytes != 0 || own->live_chunks != 0 || own->allocs != 0;
 }
 
@@ -209,7 +209,8 @@ void rows_make(struct rows *rows, const struct model *model, uint32_t version, s
                const struct rows_options *options) {
     struct maker maker = {rows, model, rates, options};
     choose(rows, model, version, rates, options);
-    rates_add_up(rates, model, rows->counts);
+    if (options->tree)
+        rates_add_up(rates, model, rows->counts);
     rows->count = rows->rest = 0;
     if (!options->tree)
         add_flat(&maker);
@@ -252,9 +253,9 @@ static void replace_least(const struct rates *rates, uint32_t *list, size_t room
                           uint32_t context) {
     size_t least = 0;
     for (size_t i = 1; i < room; i++)
-        if (rates->rows[list[i]].own.live_bytes < rates->rows[list[least]].own.live_bytes)
+        if (rates_own(rates, list[i])->live_bytes < rates_own(rates, list[least])->live_bytes)
             least = i;
-    if (rates->rows[context].own.live_bytes > rates->rows[list[least]].own.live_bytes)
+    if (rates_own(rates, context)->live_bytes > rates_own(rates, list[least])->live_bytes)
         list[least] = context;
 }
 

@@ -61,8 +61,8 @@ struct rows {
     size_t fold_room;
 };
 
-/* Makes the lines, and adds up the subtrees in `rates`. `version`: watch->version, which rises when
- * the model changes. */
+/* Makes the lines. For the tree it adds up the subtrees in `rates`. `version`: watch->version,
+ * which rises when the model changes. */
 void rows_make(struct rows *rows, const struct model *model, uint32_t version, struct rates *rates,
                const struct rows_options *options);
 /* Folds or opens a line's subtree; with `all` also all subtrees in it. */

@@ -216,7 +216,7 @@ int64_t watch_not_loaded(const struct watch *watch) {
         return 0;
     int64_t known = 0;
     for (size_t i = 0; i < watch->rates.count; i++)
-        known = model_add(known, watch->rates.rows[i].own.live_bytes);
+        known = model_add(known, rates_own(&watch->rates, i)->live_bytes);
     int64_t rest = rates_less(watch->totals.live_bytes, known);
     return rest == WIRE_UNKNOWN ? 0 : rest;
 }

@@ -105,7 +105,7 @@ bool watch_ask_pages(struct watch *watch) {
         return false;
     for (size_t i = 0; i < model->context_count; i++) {
         int64_t held = model->contexts[i].figures->self.reserved_bytes;
-        int64_t waste = rates_less(held, watch->rates.rows[i].own.live_bytes);
+        int64_t waste = rates_less(held, rates_own(&watch->rates, i)->live_bytes);
         /* The live bytes were read before the pages, so they may exceed the bytes in pages. */
         rates_set_waste(&watch->rates, i, waste < 0 && waste != WIRE_UNKNOWN ? 0 : waste);
     }

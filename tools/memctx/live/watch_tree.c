@@ -172,14 +172,10 @@ bool watch_reload(struct watch *watch) {
             if (was == WIRE_NONE || was >= before.count || !is_same(&watch->model, i, &old, was)) {
                 /* The path is new in the model but may have existed at the last look, so its rates
                  * are not known. */
-                rates->rows[i].own.growth = rates->rows[i].own.alloc_rate = WIRE_UNKNOWN;
+                rates_forget_growth(rates, i);
                 continue;
             }
-            struct rates_sums own = rates->rows[i].own;
-            rates->rows[i] = before.rows[was];
-            rates_set(rates, i, watch->read_s, own.live_bytes, own.live_chunks, own.allocs);
-            if (rates->has_base)
-                rates->base[i] = before.base[was];
+            rates_go_on(rates, i, &before, was, watch->read_s);
             watch->asked[i] = asked[was];
         }
     } else {
