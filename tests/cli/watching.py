@@ -248,6 +248,26 @@ def watch_runs_commands_one_at_a_time():
 
 
 @test
+def watch_bounds_the_events_that_wait():
+    """65 processes with 16 conditions each, while the first action hangs."""
+    conditions = [word for i in range(1, 17) for word in ("--when", f"rss>{i}")]
+    with harness.runtime_dir() as runtime, scratch() as where, contextlib.ExitStack() as stack:
+        os.symlink("/usr/bin/sleep", os.path.join(where, OWN_NAME))
+        for _ in range(65):
+            process = subprocess.Popen([os.path.join(where, OWN_NAME), "600"],
+                                       env=harness.preloaded_env(XDG_RUNTIME_DIR=runtime))
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+        with Watch(None, "--all", "--match", OWN_NAME, *conditions, "--do", "exec:sleep 60",
+                   env=harness.clean_env(XDG_RUNTIME_DIR=runtime)) as watch:
+            failed = watch.until("failed")
+            check("are left out, because 1024 events wait" in failed["text"], failed)
+            held = sum(event["event"] == "condition" for event in watch.seen)
+            check_equal(held, 1025, "conditions that held until then")
+            check_equal(watch.end()[0], 1, "status")
+
+
+@test
 def watch_ends_what_takes_too_long():
     with hold() as live, Watch(live, "--when", "rss>1K", "--timeout", "1s", "--do",
                                "exec:sleep 60 & sleep 60") as watch:

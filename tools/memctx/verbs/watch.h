@@ -117,7 +117,8 @@ char *watch_show_value(char *text, const struct condition *condition, int64_t va
 /* --- watch_act.c ----------------------------------------------------------------------------- */
 
 void watch_act_begin(const struct watch_settings *settings);
-/* Puts an event at the end of the queue. One action runs at a time. */
+/* Puts an event at the end of the queue. One action runs at a time. If the queue is full, the event
+ * is left out, and counts as a failed action. */
 void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
                    int64_t inuse_bytes);
 /* Kills the running action if it is late, finishes it if its child has ended, and begins the next

@@ -32,10 +32,13 @@
 
 #define MESSAGE_BYTES 600
 #define END_MS 2000 /* time between SIGTERM and SIGKILL */
+/* Most events that wait for their actions. If processes come and go faster than the actions, this
+ * bounds the memory and the age of an event. */
+#define EVENTS_MAX 1024
 
 static const struct watch_settings *settings;
 static struct watch_event *first_event, **last_event = &first_event;
-static size_t failures;
+static size_t failures, waiting_events;
 
 /* The running action. */
 static struct {
@@ -422,18 +425,36 @@ static void finish_action(struct watch_event *event, const struct watch_action *
 
 /* --- the queue ------------------------------------------------------------------------------- */
 
+/* Counts an event as failed for which there is no room in the queue. */
+static void leave_out(const struct watch_event *event) {
+    struct watch_line line = line_of(event, "failed");
+    failures++;
+    condition_action_failed(&event->process->states[event->condition]);
+    watch_log(&line,
+              "the actions for %s are left out, because %d events wait for theirs; give fewer "
+              "conditions, or end slow actions with --timeout",
+              condition_text(event), EVENTS_MAX);
+}
+
 void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
                    int64_t inuse_bytes) {
     struct watch_event *event = cli_alloc(1, sizeof *event);
     *event = (struct watch_event){
         .process = process, .condition = condition, .result = *result, .inuse_bytes = inuse_bytes};
+    if (waiting_events == EVENTS_MAX) {
+        leave_out(event);
+        free(event);
+        return;
+    }
     process->waiting++;
+    waiting_events++;
     *last_event = event;
     last_event = &event->next;
 }
 
 static void drop_event(struct watch_event *event) {
     event->process->waiting--;
+    waiting_events--;
     first_event = event->next;
     if (!first_event)
         last_event = &first_event;
