@@ -471,6 +471,28 @@ def top_ends_differences_when_the_base_is_gone():
 
 
 @test
+def top_frees_the_names_of_a_program_that_was_replaced():
+    """top runs under memctx, which tells how many chunks top holds before each exec of its
+    target."""
+    with lively() as live, \
+            Target([CLI, "top", str(live.pid), "--batch", "100000", "--interval", "0.1", "--limit",
+                    "1", "--json"], live.runtime, MEMCTX_CONTROL="eager") as watcher:
+        watcher.wait_socket()
+        held, uptime_s = [], float("inf")
+        for _ in range(3):
+            while not (frame := json.loads(watcher.hear()))["process"]["uptime_s"] < uptime_s:
+                pass
+            while "load_chunk" not in json.dumps(frame) or frame["process"]["uptime_s"] < 3:
+                frame = json.loads(watcher.hear())
+            held.append(watcher.dump()["totals"]["live_chunks"])
+            uptime_s = 3  # after the exec it is less for a moment
+            tell(live, "again")
+            check_equal(live.hear(), "ready", "the answer of the program after exec")
+        check(held[2] < held[0] + 100, f"chunks that top holds: {held}")
+        return f"{held}"
+
+
+@test
 def top_restores():
     """Signals that end or stop top restore the terminal; without UTF-8 the sparkline is ASCII."""
     with lively() as live:

@@ -76,9 +76,7 @@ static void forget_other_program(struct watch *watch, const struct wire_dump *he
     double uptime_s = (double)head->uptime_ns / 1e9;
     if (watch->totals.uptime_s <= uptime_s)
         return;
-    if (watch->loaded)
-        watch_free_model(&watch->model);
-    watch->loaded = false;
+    watch_drop_model(watch);
     rates_clear(&watch->rates);
     watch->history.count = 0;
     watch->totals.growth = watch->totals.alloc_rate = WIRE_UNKNOWN;
@@ -276,8 +274,10 @@ void watch_end(struct watch *watch) {
     keep_recording(watch, -1);
     if (watch->pidfd >= 0)
         close(watch->pidfd);
-    if (watch->loaded)
+    if (watch->replay) /* frames share the names that the recording has */
         watch_free_model(&watch->model);
+    else
+        watch_drop_model(watch);
     rates_clear(&watch->rates);
     free(watch->asked);
     free(watch->program);

@@ -34,7 +34,10 @@ bool watch_ask_pieces(struct watch *watch, struct loader *loader,
 
 /* --- the contexts and their names (watch_tree.c) --- */
 
+/* Frees a model, but not the names of its frames. */
 void watch_free_model(struct model *model);
+/* Frees the model of a process, with the names. */
+void watch_drop_model(struct watch *watch);
 /* Makes room for new contexts, and sets the figures that came with their records. In the first look
  * sets none: that look reads all figures right afterwards, and a rate over so short a time would
  * mean nothing. */

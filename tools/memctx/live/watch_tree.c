@@ -151,6 +151,16 @@ static void free_lost_names(const struct model *old, const struct model *model) 
     free(kept);
 }
 
+static const struct model no_model;
+
+void watch_drop_model(struct watch *watch) {
+    if (!watch->loaded)
+        return;
+    free_lost_names(&watch->model, &no_model);
+    watch_free_model(&watch->model);
+    watch->loaded = false;
+}
+
 bool watch_reload(struct watch *watch) {
     struct model old = watch->model;
     struct rates before = watch->rates, *rates = &watch->rates;
@@ -180,6 +190,7 @@ bool watch_reload(struct watch *watch) {
         }
     } else {
         rates_clear(rates); /* without the old figures there are no differences to show */
+        free_lost_names(&old, &no_model);
     }
     watch_free_model(&old);
     rates_clear(&before);
