@@ -85,7 +85,8 @@ endif
 # Code that a forked child does not run is linked last: the kernel maps code around a page fault in
 # pieces of 64 KiB.
 lib_late := $(wildcard src/control/*.c src/figures/*.c src/rules/*.c) src/api/new.c \
-    src/api/stats.c src/base/options.c src/base/text.c src/path/oracle.c src/segment/huge.c
+    src/api/stats.c src/base/options.c src/base/text.c src/path/oracle.c \
+    $(wildcard src/segment/huge*.c)
 lib_first := src/region/heap.c
 lib_sources := $(lib_first) $(filter-out $(lib_first) $(lib_late),$(sort $(wildcard src/*/*.c))) \
     $(sort $(lib_late))

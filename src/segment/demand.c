@@ -3,7 +3,7 @@
  * The freelist's bound, and what the library learns about it.
  *
  * For: programs that soon take again what they freed; see segment_freelist_bound. Cannot do: give
- * memory back to the kernel; purge.c and huge.c do.
+ * memory back to the kernel; purge.c and huge_cache.c do.
  */
 #include "base/options.h"
 #include "segment/internal.h"
