@@ -57,8 +57,8 @@ struct stack_frame {
             int16_t rbp_use;
             uint16_t checks; /* checks [0, checks) prove this frame and all frames further out */
         };
-        /* all fields of the struct as one word. A plain frame (stack.c) gets the word of the next
-         * frame outwards, changed by the macros below. */
+        /* all fields of the struct as one word. A plain frame (stack.c) gets the word of the
+         * next frame outwards, changed by the macros below. */
         uint64_t proof;
     };
 };

@@ -290,7 +290,7 @@ MUTANTS = {
         "    heap->tid = 0;\n    heap->busy = 0;\n    store_release(&heap->state, HEAP_ORPHAN);",
         ["threads-keys-exhausted"]),
     "stacks-are-the-first-thread-s": (
-        "src/path/stack.c",
+        "src/path/stack_rules.c",
         "        stack->low = page;\n        stack->high = page + OS_PAGE_BYTES;\n    } else",
         "        if (stack->high && page + (16UL << 20) < stack->high)\n"
         "            __builtin_trap();\n"
@@ -301,7 +301,7 @@ MUTANTS = {
         "    tell_of_end(heap);\n    extern void pthread_testcancel(void) __attribute__((weak));\n"
         "    pthread_testcancel();\n    return heap;", ["threads-no-cancellation-point"]),
     "deep-paths-have-no-room": (
-        "src/path/stack.c", "    while (room < frames)\n        room *= 2;\n",
+        "src/path/stack_room.c", "    while (room < frames)\n        room *= 2;\n",
         "    if (room < frames)\n        __builtin_trap();\n",
         ["threads-longjmp-out"]),
     "vfork-children-have-ids-of-their-own": (
@@ -349,15 +349,15 @@ MUTANTS = {
         "        .untouched_bytes = bytes > touched ? bytes - touched : 0,",
         ["invariant-1-ledger-explains-rss"]),
     "paths-are-joined-unproven": (
-        "src/path/stack.c",
+        "src/path/stack_walk.h",
         "    stack->frames[frame].address = address;\n    stack->frames[frame].rule = rule;",
         "    (void)address;\n    stack->frames[frame].rule = rule;", ["invariant-2-oracle-agrees"]),
     "code-without-rules-is-the-end": (
         "src/context/prefix.c", "roots[stack->end] : TREE_TRUNCATED};",
         "TREE_ROOT : TREE_TRUNCATED};", ["invariant-3-no-unwind-info"]),
     "frame-pointers-are-followed": (
-        "src/path/stack.c", "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n"
-                            "        return false;",
+        "src/path/stack_rules.c",
+        "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n        return false;",
         "    if (!walker->rbp_at)\n        return false;\n"
         "    if (!word_at(word_at(walker->rbp_at)))\n        return false;",
         ["invariant-3-garbage-frame-pointer"]),
@@ -475,7 +475,7 @@ MUTANTS = {
         "        bool may_unmap = lock_try(&global.unmap_lock) || global.segments;",
         ["model:segments-get-empty-under-a-dump"]),
     "huge-unmapped-under-a-dump": (
-        "src/segment/huge.c", "static void unmap_or_defer(struct page *header) {\n",
+        "src/segment/huge_moves.c", "static void unmap_or_defer(struct page *header) {\n",
         "static void unmap_or_defer(struct page *header) {\n    if (header->mapped_bytes) {\n"
         "        os_unmap(header, header->mapped_bytes);\n        return;\n    }\n",
         ["model:huge-chunks-and-a-dump"]),
