@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/region: records, pages and their states, sizes that share pages, growth in place. */
+/* Tests of src/region: size classes, records, pages and their states, sizes that share pages,
+ * growth in place. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,50 @@
 #include "region/aset.h"
 #include "region/region.h"
 #include "region_tests.h"
+
+Test(blocks, classes_hold_what_they_are_for) {
+    unsigned last = 0;
+    for (size_t size = 0; size <= SMALL_MAX; size++) {
+        unsigned size_class = blocks_class_of(size);
+        uint32_t bytes = blocks_bytes_table[size_class];
+        cr_assert_lt(size_class, SIZE_CLASSES);
+        cr_assert_geq(bytes, size);
+        cr_assert_eq(bytes % 16, 0);
+        cr_assert_geq(size_class, last);
+        if (size_class > 0 && size > 0)
+            cr_assert_lt(blocks_bytes_table[size_class - 1], size, "size %zu fits a class less",
+                         size);
+        if (size > 64)
+            cr_assert_leq(bytes - size, size / 4 + 16, "size %zu in %u", size, bytes);
+        last = size_class;
+    }
+    cr_assert_eq(last, SIZE_CLASSES - 1);
+}
+
+static char place[64];
+
+Test(blocks, the_reciprocal_divides_exactly) {
+    for (unsigned size_class = 0; size_class < SIZE_CLASSES; size_class++) {
+        uint32_t bytes = blocks_bytes_table[size_class];
+        struct page page = {.meta_shift = META_WIDE,
+                            .first = 64,
+                            .block_bytes = bytes,
+                            .reciprocal = (uint32_t)((1ULL << 32) / bytes + 1)};
+        bool exact;
+        for (uintptr_t offset = 0; offset < WIDE_PAGE_SLICES * SLICE_BYTES - 64; offset++) {
+            const void *pointer = (char *)((uintptr_t)place + 64 + offset);
+            cr_assert_eq(blocks_index(&page, place, pointer, &exact), offset / bytes);
+            cr_assert_eq(exact, offset % bytes == 0);
+        }
+        for (uintptr_t offset = 0; offset < SLICE_BYTES; offset++) {
+            const void *pointer = place + offset;
+            cr_assert_eq(blocks_index_narrow(&page, place, pointer, &exact), offset / bytes);
+            cr_assert_eq(exact, offset % bytes == 0);
+        }
+        for (uintptr_t offset = 0; offset < 64; offset++) /* the first 64 bytes hold the records */
+            cr_assert_gt(blocks_index(&page, place, place + offset, &exact), UINT8_MAX);
+    }
+}
 
 Test(region, records_of_all_shapes_round_trip) {
     static char room[128] __attribute__((aligned(64)));
