@@ -37,6 +37,17 @@ void fork_follow(pid_t parent) {
         _exit(1);
 }
 
+FILE *fork_bounded(pid_t parent, unsigned cpu_s, int fd) {
+    struct rlimit no_core = {0, 0}, cpu = {cpu_s, cpu_s};
+    fork_follow(parent);
+    setrlimit(RLIMIT_CORE, &no_core);
+    setrlimit(RLIMIT_CPU, &cpu);
+    FILE *answer = fdopen(fd, "w");
+    if (!answer)
+        _exit(1);
+    return answer;
+}
+
 void fork_close_from(int first) {
     struct rlimit limit;
     /* by its number, because glibc has a function for this call only from 2.34 on */

@@ -3,11 +3,16 @@
 #ifndef MEMCTX_FORK_H
 #define MEMCTX_FORK_H
 
+#include <stdio.h>
 #include <sys/types.h>
 
 /* Lets this process be killed when its parent ends. `parent`: the parent's pid, read before the
  * fork. If the parent has ended already, ends this process. */
 void fork_follow(pid_t parent);
+/* fork_follow for a child that reads files, which may be damaged: the kernel also ends the child
+ * after `cpu_s` seconds of processor time, and writes no core file. Returns a stream that writes to
+ * `fd`; if there is no memory for one, ends this process. */
+FILE *fork_bounded(pid_t parent, unsigned cpu_s, int fd);
 /* Closes every descriptor from `first` on. */
 void fork_close_from(int first);
 /* Lets this process open as many descriptors as the hard limit allows, for a command that looks at

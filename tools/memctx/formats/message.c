@@ -7,6 +7,7 @@
 
 #include "base/cli.h"
 #include "base/json.h"
+#include "base/varint.h"
 
 void message_put_bytes(struct message *message, const void *bytes, size_t length) {
     if (length == 0)
@@ -20,13 +21,8 @@ void message_put_bytes(struct message *message, const void *bytes, size_t length
 }
 
 void message_put_varint(struct message *message, uint64_t value) {
-    unsigned char bytes[10];
-    size_t length = 0;
-    do {
-        bytes[length++] = (unsigned char)((value & 0x7f) | (value > 0x7f ? 0x80 : 0));
-        value >>= 7;
-    } while (value > 0);
-    message_put_bytes(message, bytes, length);
+    uint8_t bytes[VARINT_MAX];
+    message_put_bytes(message, bytes, varint_put(bytes, value));
 }
 
 void message_put_number(struct message *message, unsigned field, uint64_t value) {

@@ -195,6 +195,10 @@ int64_t model_add(int64_t a, int64_t b) {
     return sum;
 }
 
+int64_t model_subtract(int64_t a, int64_t b) {
+    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
+}
+
 int64_t model_tame(int64_t value) {
     const int64_t limit = (int64_t)1 << 58;
     return value == WIRE_UNKNOWN ? 0 : value > limit ? limit : value < -limit ? -limit : value;

@@ -368,6 +368,8 @@ uint32_t model_find_context(const struct model *model, uint32_t id);
 void model_compute_totals(struct model *model, const bool *included);
 /* Returns a + b; WIRE_UNKNOWN if a or b is unknown, or if the sum overflows. */
 int64_t model_add(int64_t a, int64_t b);
+/* Returns a - b; WIRE_UNKNOWN if a or b is unknown, or if the difference overflows. */
+int64_t model_subtract(int64_t a, int64_t b);
 /* Returns the number of the bin for a share of live bytes. The bins are <=6, <=12, <=25, <=50,
  * <=75, <100 and 100 percent. The library puts a page's OS pages into the same bins. */
 unsigned model_occupancy_bin(uint64_t live, uint64_t capacity);

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -76,13 +75,7 @@ static uint64_t look_up_address(const struct model_frame *frame) {
 /* --- one module -------------------------------------------------------------------------- */
 
 static _Noreturn void run_child(const struct symbols_request *request, pid_t parent, int fd) {
-    fork_follow(parent);
-    struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
-    setrlimit(RLIMIT_CORE, &no_core);
-    setrlimit(RLIMIT_CPU, &cpu);
-    FILE *answer = fdopen(fd, "w");
-    if (!answer)
-        _exit(1);
+    FILE *answer = fork_bounded(parent, CHILD_CPU_LIMIT_S, fd);
     if (request->module)
         elf_names_answer(request, answer);
     else

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/varint.h"
 #include "outside/tables.h"
 
 #define ENTRIES_MOST 4096U /* most counts of realloc that a heap has */
@@ -87,18 +88,6 @@ static void read_resizes(struct tables *tables) {
 
 /* --- marks ----------------------------------------------------------------------------------- */
 
-/* Reads a number as src/control/numbers.h writes it. Returns false at the end of the bytes. */
-static bool get_number(const unsigned char **at, const unsigned char *end, uint64_t *value) {
-    *value = 0;
-    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
-        unsigned char byte = *(*at)++;
-        *value |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
-}
-
 /* Decodes a signed number of src/control/numbers.h. */
 static int64_t unfold(uint64_t value) {
     return (int64_t)(value >> 1 ^ -(value & 1));
@@ -113,7 +102,7 @@ static bool take_entry(struct tables *tables, struct seen_mark *mark, const unsi
                        const unsigned char *end, uint64_t *context) {
     uint64_t numbers[NUMBERS] = {0};
     for (unsigned i = 0; i < (numbers[0] & 1 ? NUMBERS : NUMBERS - 2); i++)
-        if (!get_number(at, end, &numbers[i]))
+        if (!varint_get(at, end, &numbers[i]))
             return false;
     *context += numbers[0] >> 1;
     if (*context >= tables->node_count || tables->room == 0)

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,15 +24,9 @@ struct child {
 
 static _Noreturn void run_child(const struct symbols_request *request,
                                 const struct rule_patterns *patterns, pid_t parent, int fd) {
-    fork_follow(parent);
-    struct rlimit no_core = {0, 0}, cpu = {CHILD_CPU_LIMIT_S, CHILD_CPU_LIMIT_S};
-    setrlimit(RLIMIT_CORE, &no_core);
-    setrlimit(RLIMIT_CPU, &cpu);
+    FILE *answer = fork_bounded(parent, CHILD_CPU_LIMIT_S, fd);
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(null, STDERR_FILENO); /* hides what libraries print about a damaged file */
-    FILE *answer = fdopen(fd, "w");
-    if (!answer)
-        _exit(1);
     rule_walk_answer(request, patterns, answer);
     _exit(fflush(answer) == 0 ? 0 : 1);
 }

@@ -92,6 +92,20 @@ void exposition_put_label(FILE *file, const char *name, const char *value, size_
     putc('"', file);
 }
 
+char *exposition_two_labels(const char *first, const char *value, const char *second,
+                            const char *other, size_t most) {
+    char *labels = NULL;
+    size_t length;
+    FILE *file = open_memstream(&labels, &length);
+    if (!file)
+        cli_die(CLI_REFUSED, "out of memory");
+    exposition_put_label(file, first, value, most);
+    putc(',', file);
+    exposition_put_label(file, second, other, most);
+    fclose(file);
+    return labels;
+}
+
 void exposition_put(FILE *file, enum exposition_family family, const char *labels, int64_t value) {
     if (value != WIRE_UNKNOWN)
         fprintf(file, "%d\t%s\t%" PRId64 "\n", (int)family, labels, value);

@@ -76,6 +76,10 @@ enum exposition_format exposition_choose(const char *accept);
 /* Writes NAME="VALUE", with the value escaped and at most `most` characters of it. Bytes that are
  * not UTF-8 are replaced. */
 void exposition_put_label(FILE *file, const char *name, const char *value, size_t most);
+/* Returns FIRST="VALUE",SECOND="OTHER", written by exposition_put_label. The caller frees the
+ * text. */
+char *exposition_two_labels(const char *first, const char *value, const char *second,
+                            const char *other, size_t most);
 /* Writes one line of a process's figures. `labels` may be "". Writes nothing for WIRE_UNKNOWN. */
 void exposition_put(FILE *file, enum exposition_family family, const char *labels, int64_t value);
 /* Writes such a line, without labels, with a number of seconds. */

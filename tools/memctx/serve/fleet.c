@@ -48,17 +48,9 @@ static bool is_wanted(struct fleet *fleet, const struct process_facts *facts) {
 }
 
 static char *write_labels(const struct fleet_process *process) {
-    char *labels = NULL, number[16];
-    size_t length;
-    FILE *file = open_memstream(&labels, &length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+    char number[16];
     snprintf(number, sizeof number, "%u", process->number);
-    exposition_put_label(file, "program", process->program, NAME_CHARACTERS);
-    putc(',', file);
-    exposition_put_label(file, "process", number, sizeof number);
-    fclose(file);
-    return labels;
+    return exposition_two_labels("program", process->program, "process", number, NAME_CHARACTERS);
 }
 
 /* Gives a process the lowest number that no other process of the same name has. */

@@ -261,25 +261,12 @@ struct row {
 
 #define ROWS_MAX (SURVEY_NAMES + SURVEY_PATHS + 1)
 
-static char *write_labels(const char *kind, const char *name) {
-    char *labels = NULL;
-    size_t length;
-    FILE *file = open_memstream(&labels, &length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
-    exposition_put_label(file, "kind", kind, NAME_CHARACTERS);
-    putc(',', file);
-    exposition_put_label(file, "context", name, NAME_CHARACTERS);
-    fclose(file);
-    return labels;
-}
-
 /* Adds figures to the row with these labels, or adds a new row. Two samples may not have equal
  * labels, but two paths may have the same functions, and two long names may be cut to the same
  * text. */
 static void add_row(struct row *rows, size_t *count, const char *kind, const char *name,
                     const struct survey_figures *figures) {
-    char *labels = write_labels(kind, name);
+    char *labels = exposition_two_labels("kind", kind, "context", name, NAME_CHARACTERS);
     size_t at = 0;
     while (at < *count && strcmp(rows[at].labels, labels) != 0)
         at++;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "base/varint.h"
+
 #define AGAIN "take it again with memctx dump -o"
 
 /* Offset of the byte of flags in a zstd frame, and the flag for a checksum. */
@@ -141,17 +143,9 @@ bool unpack_finish(struct unpack *unpack) {
 /* --- blocks ------------------------------------------------------------------------------ */
 
 static uint64_t read_varint(struct unpack_column *column, bool *bad) {
-    uint64_t value = 0;
-    unsigned shift = 0;
-    while (column->at < column->end) {
-        uint8_t byte = *column->at++;
-        if (shift == 63 && byte > 1)
-            break;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (byte < 0x80)
-            return value;
-        shift += 7;
-    }
+    uint64_t value;
+    if (varint_get(&column->at, column->end, &value))
+        return value;
     *bad = true;
     column->at = column->end;
     return 0;

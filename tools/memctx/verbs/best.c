@@ -242,10 +242,6 @@ static void ask_paths(struct target *target, struct survey *survey) {
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-static int64_t minus(int64_t a, int64_t b) {
-    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
-}
-
 /* Gives the best contexts the figures that the survey found. Ancestors that are not among the best
  * get no figures of their own: model->left_out has the sums of all contexts but the best. */
 static void set_figures(struct model *model, const struct survey *survey,
@@ -267,12 +263,13 @@ static void set_figures(struct model *model, const struct survey *survey,
         if (index == WIRE_NONE)
             continue;
         model_own_figures(model, &model->contexts[index])->self = *self;
-        model->left_out_bytes = minus(model->left_out_bytes, self->requested_bytes);
-        rest->requested_bytes = minus(rest->requested_bytes, self->requested_bytes);
-        rest->live_chunks = minus(rest->live_chunks, self->live_chunks);
-        rest->allocs = minus(rest->allocs, self->allocs);
-        rest->frees = minus(rest->frees, self->frees);
-        rest->requested_cum_bytes = minus(rest->requested_cum_bytes, self->requested_cum_bytes);
+        model->left_out_bytes = model_subtract(model->left_out_bytes, self->requested_bytes);
+        rest->requested_bytes = model_subtract(rest->requested_bytes, self->requested_bytes);
+        rest->live_chunks = model_subtract(rest->live_chunks, self->live_chunks);
+        rest->allocs = model_subtract(rest->allocs, self->allocs);
+        rest->frees = model_subtract(rest->frees, self->frees);
+        rest->requested_cum_bytes =
+            model_subtract(rest->requested_cum_bytes, self->requested_cum_bytes);
     }
     model_own_figures(model, &model->contexts[0])->self.peak_requested_bytes = all->root_peak_bytes;
     model->left_out_shares = (struct folding_shares){

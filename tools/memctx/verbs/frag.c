@@ -97,10 +97,6 @@ static struct frag_request parse(int argc, char **argv) {
     return request;
 }
 
-static int64_t minus(int64_t a, int64_t b) {
-    return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
-}
-
 static double share(int64_t bytes, int64_t whole) {
     return whole > 0 ? (double)bytes / (double)whole : 0;
 }
@@ -197,8 +193,8 @@ static void print_holding(const struct model *model, const struct model_context 
                           const struct frag_request *request) {
     const struct model_totals *self = &context->figures->self;
     int64_t columns[] = {self->reserved_bytes, self->requested_bytes,
-                         minus(self->reserved_bytes, self->block_bytes),
-                         minus(self->block_bytes, self->requested_bytes)};
+                         model_subtract(self->reserved_bytes, self->block_bytes),
+                         model_subtract(self->block_bytes, self->requested_bytes)};
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
         char text[RENDER_NUMBER_BYTES];
         printf("%14s", render_bytes(text, columns[i], request->human));
@@ -214,8 +210,8 @@ static void print_context(const struct model *model, const struct model_context 
                           const struct frag_request *request) {
     const struct model_totals *self = &context->figures->self;
     int64_t columns[] = {self->requested_bytes,
-                         minus(self->block_bytes, self->requested_bytes),
-                         minus(self->reserved_bytes, self->block_bytes),
+                         model_subtract(self->block_bytes, self->requested_bytes),
+                         model_subtract(self->reserved_bytes, self->block_bytes),
                          self->reserved_bytes,
                          self->resident_bytes,
                          self->pinned_bytes,
@@ -314,8 +310,9 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_integer(json, "id", context->id);
     emit_frame(json, "frame", model, context, names);
     json_put_integer(json, "requested_bytes", self->requested_bytes);
-    json_put_integer(json, "rounding_bytes", minus(self->block_bytes, self->requested_bytes));
-    json_put_integer(json, "holes_bytes", minus(self->reserved_bytes, self->block_bytes));
+    json_put_integer(json, "rounding_bytes",
+                     model_subtract(self->block_bytes, self->requested_bytes));
+    json_put_integer(json, "holes_bytes", model_subtract(self->reserved_bytes, self->block_bytes));
     json_put_integer(json, "reserved_bytes", self->reserved_bytes);
     json_put_integer(json, "resident_bytes", self->resident_bytes);
     json_put_integer(json, "pinned_bytes", self->pinned_bytes);
