@@ -157,9 +157,7 @@ static void table_fill(struct table *table) {
         const struct tree_node *node = tree_node(id);
         if (!(node->flags & TREE_IN_TABLE))
             continue;
-        uint64_t at = key_hash(node->parent, frame_of_node(node)) & table->mask;
-        while (table->ids[at])
-            at = (at + 1) & table->mask;
+        uint64_t at = place_in_table(table, node->parent, frame_of_node(node));
         store_release(&table->ids[at], entry_of(id));
         tree.table_count++;
     }
