@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The C library's allocation functions, each a jump to those of an allocator that a crate brings.
+// Defines malloc and its family. Each function calls the function of an allocator from a crate.
 use std::ffi::{c_int, c_void};
 
 #[cfg(feature = "mimalloc")]
@@ -18,7 +18,7 @@ use snmalloc_sys::{
 };
 #[cfg(feature = "rpmalloc")]
 mod rpmalloc {
-    // A thread has to be made known before its first allocation, and its end.
+    // rpmalloc must be told of each thread before the thread allocates, and of the thread's end.
     use rpmalloc_sys::{rpaligned_alloc, rpcalloc, rpmalloc, rprealloc};
     use std::ffi::{c_int, c_uint, c_void};
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -60,7 +60,7 @@ mod rpmalloc {
         enter();
         rprealloc(chunk, size)
     }
-    pub use rpmalloc_sys::rpfree as c_free; // needs no heap, and a thread frees past its end
+    pub use rpmalloc_sys::rpfree as c_free; // needs no heap: a thread still frees after its end was told
     pub unsafe fn c_aligned(alignment: usize, size: usize) -> *mut c_void {
         enter();
         rpaligned_alloc(alignment, size)

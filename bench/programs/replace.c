@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* replace THREADS SLOTS STEPS - a cache of buffers of 8 to 100 KB. Each thread has a table of
  * buffers and replaces a random one at each step, so that free memory of all lengths lies between
- * the buffers. With many slots the heap is large; with several threads they meet at whatever serves
- * such sizes. */
+ * the buffers. With many slots the heap is large. Several threads need, at one time, the part of
+ * the allocator that serves such sizes. */
 #include "common.h"
 
 #include <pthread.h>

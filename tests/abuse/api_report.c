@@ -118,8 +118,8 @@ static void *free_rows(void *from) {
     return NULL;
 }
 
-/* All chunks are freed by another thread; then nearly all by their own. MEMCTX_CHECK keeps its
- * pattern in free blocks, so their OS pages stay. */
+/* In the first round another thread frees all chunks, in the second one the thread that made them
+ * frees nearly all. MEMCTX_CHECK keeps its pattern in free blocks, so their OS pages stay. */
 static void trim_returns_memory_in_pages(void) {
     for (int from = 0; from < (getenv("MEMCTX_CHECK") ? 1 : 2); from++) {
         pthread_t other;

@@ -79,7 +79,7 @@ static int sums(void) {
     return 0;
 }
 
-/* --- 3: what cannot be tracked ------------------------------------------------------------- */
+/* --- 3: chunks without a call path --------------------------------------------------------- */
 
 /* Calls malloc(rdi) through rsi from a function written into memory at run time, so its frame has
  * no unwind information. */

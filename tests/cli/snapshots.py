@@ -271,7 +271,7 @@ def snapshots_of_two_runs_compare():
 @test
 def snapshots_before_and_after_a_reset():
     """Counters that were reset between two states have no growth, also if they are higher than
-    before. Live bytes have theirs."""
+    before. Live bytes have their growth."""
     with allocate() as live, scratch() as where:
         before, packed = os.path.join(where, "before"), os.path.join(where, "packed")
         written = os.path.join(where, "json")

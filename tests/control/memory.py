@@ -400,7 +400,7 @@ def memory_cgroup():
 
 @test
 def a_full_memory_cgroup():
-    """All requests to a process whose cgroup has 2 MiB left do not get it killed."""
+    """A process whose cgroup has 2 MiB left survives all requests."""
     with memory_cgroup() as (path, limit, usage), many_contexts() as target:
         try:
             with open(os.path.join(path, "cgroup.procs"), "w", encoding="ascii") as file:

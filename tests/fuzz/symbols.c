@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static Dwfl *opened;
 
 /* Replaces dwfl_begin in elf_names.c, which never calls dwfl_end; notes the result so that the
- * target can. */
+ * target can call dwfl_end. */
 Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks);
 Dwfl *fuzz_dwfl_begin(const Dwfl_Callbacks *callbacks) {
     return opened = dwfl_begin(callbacks);

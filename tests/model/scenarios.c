@@ -491,7 +491,7 @@ static void thread_quiet_goes(unsigned id) {
 
 #define SPAN_BYTES 12000U
 
-/* The same, but thread 2 gets the slices for a large chunk, which stays. */
+/* Like thread_quiet_goes, but thread 2 gets the slices for a large chunk, which stays. */
 static void thread_quiet_becomes_large(unsigned id) {
     if (id < 2)
         thread_quiet_goes(id);

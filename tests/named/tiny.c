@@ -98,7 +98,7 @@ static void tiny_ones_grow(void) {
     CHECK(memctx_owner(chunk) == b && !memctx_take(a) && memctx_is_empty(a));
     memctx_get_stats(b, &stats);
     CHECK(stats.chunks == 1 && stats.requested_bytes == 7);
-    /* the same with large chunks, which are on a list of their context */
+    /* large chunks, which stand in a list of their context, move with the context, too */
     for (size_t bytes = 20000; bytes < 10000000; bytes *= 4) {
         chunk = memset(memctx_alloc(a, bytes), 'x', bytes);
         CHECK(!memctx_hand_over(a));

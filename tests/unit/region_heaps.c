@@ -84,8 +84,6 @@ Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
     cr_assert_null(first->remote_pages);
 }
 
-/* If the waste of a parked heap with empty pages stayed in the sum, no context would get pages of
- * its own any more after some threads have ended. */
 /* The threads that allocated in the shared heap may never use it again. */
 Test(heap, the_shared_heap_gets_its_blocks_back_at_once) {
     static void *chunks[200];

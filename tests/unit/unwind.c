@@ -254,7 +254,7 @@ Test(cache, traces_share_the_words_of_equal_outer_frames) {
     cr_assert_gt(one, sizeof(struct trace) + 8 * sizeof(struct trace_tail));
     cr_assert_leq(two - one, sizeof(struct trace) + 2 * sizeof(struct trace_tail));
     cr_assert_gt(hits, 30);
-    /* the same frames below another one: all of the stack stands elsewhere */
+    /* equal frames below one more frame: every word of them stands at another address */
     for (int turn = 0; turn < 20; turn++)
         alternate_from_here(80, 0);
     cr_assert_gt(paths->trace_bytes - two, one - 2 * sizeof(struct trace_tail));

@@ -281,8 +281,8 @@ Test(conditions, pressure_that_the_kernel_reports) {
     struct condition_result result = psi_at(&condition, 100, 154000, true);
     cr_assert(result.fires);
     cr_assert_eq(result.value, 150000);
-    /* The total is smaller: the process has moved to another cgroup. Only what tasks wait there
-     * counts from now on. */
+    /* The total is smaller: the process has moved to another cgroup. From now on, only the waits of
+     * the tasks in that cgroup count. */
     cr_assert_eq(psi_at(&condition, 200, 1000, false).value, 0);
     cr_assert_eq(psi_at(&condition, 300, 1000, false).value, 0);
     cr_assert_eq(psi_at(&condition, 400, 61000, false).value, 60000);

@@ -13,8 +13,8 @@ import java.util.zip.Deflater;
 import java.util.zip.Inflater;
 
 /**
- * Threads, garbage collection, compiled code, and what makes the virtual machine call malloc:
- * direct buffers, zlib streams, threads born and dying, classes made while it runs.
+ * Starts threads, collects garbage and compiles code. The virtual machine calls malloc for direct
+ * buffers, zlib streams, threads that start and end, and classes that are made at run time.
  */
 public final class JavaProgram {
     private JavaProgram() {}

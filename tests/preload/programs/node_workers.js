@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Worker threads that are born, compute, pass buffers on and die, some of them terminated in the
-// middle.
+// Worker threads that start, compute, pass buffers on and end. Some are terminated while they work.
 "use strict";
 const { Worker, isMainThread, parentPort, workerData } = require("worker_threads");
 const zlib = require("zlib");

@@ -28,7 +28,7 @@ $grown .= chr(65 + $_ % 26) for 1 .. 500000;
 substr($grown, 1000, 400000) = '';
 print "$total ", length($grown), "\n";
 
-for my $round (1 .. 3) {    # cycles that only die with the interpreter, and ones that are cut
+for my $round (1 .. 3) {    # round 2: cycles that stay until the interpreter ends
     my @ring = map { {number => $_} } 1 .. 1000;
     $ring[$_]{next} = $ring[($_ + 1) % 1000] for 0 .. 999;
     delete $_->{next} for $round == 2 ? () : @ring;
