@@ -20,11 +20,10 @@
     X(depth, DEPTH, INT, 32, 0, MEMCTX_DEPTH_MAX, 1,                                               \
       "number of frames kept of each call path; 1: only the call site; 0: no call paths")          \
     X(control, CONTROL, CONTROL_MODE, 1, 0, 3, 0,                                                  \
-      "when the control thread starts, which answers the command memctx: off (never), auto (at "   \
-      "once in the program that memctx run started; in other processes when they have lived for "  \
-      "20 ms and allocate, or before they wait for a second, or for less after 0.5 s), eager (at " \
-      "once), always (also under a "                                                               \
-      "system call filter that was set before the program started)")                               \
+      "when the control thread, which answers the command memctx, starts: off (never), auto (at "  \
+      "once in a program of memctx run; else at an allocation after 20 ms or before a wait of a "  \
+      "second; after 0.5 s before any wait), eager (at once), always (also under a system call "   \
+      "filter that was set before the program started)")                                           \
     X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
       "unwind every Nth cached call path again with libunwind and compare; 0: never")              \
     X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \

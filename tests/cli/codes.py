@@ -425,13 +425,13 @@ def mark_diff_reset_trim_set_options():
         expect(1, "no allocation site .*; a site is the function that calls malloc", "reset",
                live.pid, "--site",
                "nothing_like_it", env=env)
-        expect(1, "at a site that matches _start; a site is the function that calls malloc",
+        expect(1, "at a site that matches \"_start\"; a site is the function that calls malloc",
                "isolate", live.pid, "--site",
                "_start", env=env)
         # chunks that fit mixed pages well
         placed = succeed("isolate", live.pid, "--site", "allocate_first", env=env)
-        check(re.search(r"\nno saving is predicted: in force from the start, this policy would "
-                        r"have taken [1-9]\d* bytes more\.\n", placed), placed)
+        check(re.search(r"\nno saving is predicted: with this policy from the start, these "
+                        r"contexts\nwould hold [1-9]\d* bytes more\. ", placed), placed)
         for words in ((), ("--flat",)):
             for site, nothing in (("nothing_like_it", True), ("allocate_more", False),
                                   ("^allocate_more$", False), ("^allocate_mor$", True),
@@ -495,6 +495,7 @@ def options_table():
     check({"depth", "control", "verify"} <= set(names), f"names: {names}")
     text = succeed("options")
     check(not re.search(r" $", text, re.M), "no line ends in a blank")
+    check(not re.search(r"^.{81}", text, re.M), f"a line is wider than 80 columns: {text}")
     for name in names:
         check(re.search(rf"^{name} ", text, re.M), f"{name} is not in the text")
     with target([build_program("tests/cli/programs/allocate.c")]) as live:

@@ -192,7 +192,7 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
     if (!holders->list)
         return;
     if (pinners->count > 0)
-        printf("Who keeps otherwise empty pages, and what freeing all its chunks returns:\n");
+        printf("Who keeps otherwise empty pages, and how much freeing all its chunks returns:\n");
     for (size_t i = 0; i < pinners->count; i++)
         print_pinner(&pinners->list[i], model, functions, human);
     if (pinners->count == 0)

@@ -109,7 +109,7 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
     }
     if (chosen->count == 0 && site) {
         cli_die(CLI_REFUSED,
-                "%s: nothing was allocated at a site that matches %s; " VIEW_SITE_HINT
+                "%s: nothing was allocated at a site that matches \"%s\"; " VIEW_SITE_HINT
                 "; see memctx dump --flat",
                 model->source, site);
     }

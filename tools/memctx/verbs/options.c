@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/terminal.h"
 #include "verbs/reading.h"
 #include "verbs/settings.h"
 #include "verbs/verbs.h"
@@ -11,12 +12,12 @@
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              CLI_COMMON_OPTIONS};
 
-/* Prints a help text in lines that fit beside the columns before it. */
+/* Prints a help text in lines that fit the terminal, each behind `indent` blanks. */
 static void print_wrapped(const char *text, int indent) {
-    int column = indent;
+    int column = indent, columns = (int)terminal_columns();
     while (*text != '\0') {
         size_t word = strcspn(text, " ");
-        if (column > indent && column + (int)word > 96) {
+        if (column > indent && column + (int)word > columns) {
             printf("\n%*s", indent, "");
             column = indent;
         }

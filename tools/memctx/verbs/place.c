@@ -107,9 +107,8 @@ static void print_text(const struct target *target, const struct placing *placin
             "once held is not known. When the live chunks have been freed, see memctx verify %d\n",
             (int)target->facts.pid);
     } else if (placing->placement != WIRE_PLACE_DEFAULT && note->predicted_bytes < 0) {
-        printf("no saving is predicted: in force from the start, this policy would have taken %s%s "
-               "more.\n"
-               "memctx set %d CONTEXT policy=default ends it\n",
+        printf("no saving is predicted: with this policy from the start, these contexts\n"
+               "would hold %s%s more. memctx set %d CONTEXT policy=default ends it\n",
                render_bytes(predicted, -note->predicted_bytes, human), human ? "" : " bytes",
                (int)target->facts.pid);
     } else if (placing->placement != WIRE_PLACE_DEFAULT) {
@@ -153,8 +152,8 @@ static int place_main(int argc, char **argv, const char *action) {
     struct choice choice;
     choose_parse(&choice, argc, argv);
     if (!choose_chooses(&choice)) {
-        cli_usage("missing contexts; give their numbers, which memctx frag shows, --context or "
-                  "--site REGEX");
+        cli_usage("missing contexts; give their numbers (memctx frag shows them), --context "
+                  "ID,... or --site REGEX");
     }
     place_contexts(&choice, placing_by_action(action));
     return cli_finish_output(CLI_DONE);
