@@ -70,6 +70,8 @@ Test(model, the_mapping_that_grew_most_is_found) {
     cr_assert_eq(growth.place, &later.places[PLACES]);
     cr_assert_eq(growth.bytes, 5);
     cr_assert_eq(growth.new_places, 1);
+    free(earlier.places);
+    free(later.places);
 }
 
 /* Names of more than 60 bytes, and what dump shows of them. */
