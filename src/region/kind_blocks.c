@@ -17,6 +17,21 @@
 #include "region/simple.h"
 #include "region/terms.h"
 
+/* A chunk starts inside its block only because of its alignment: the chunk's address is a multiple
+ * of the alignment, the block's start is not, and the chunk begins at the first such multiple in
+ * the block. So the largest power of two that divides the chunk's address is greater than the
+ * distance from the block's start. The slack includes this distance. */
+COLD char *region_block_around(const struct page *page, const char *granule, unsigned index,
+                               const void *chunk) {
+    char *block = (char *)(uintptr_t)granule + page->first + (size_t)index * page->block_bytes;
+    uintptr_t address = (uintptr_t)chunk, distance = address - (uintptr_t)block;
+    if (index >= page->granule_capacity || !(load_relaxed(&page->meta_shift) & META_ALIGNED) ||
+        (address & -address) <= distance ||
+        record_read(page, blocks_record(page, granule, index)).slack < distance)
+        region_report(MISUSE_INTERIOR, page, chunk);
+    return block;
+}
+
 struct member *member_blocks[MEMBER_BLOCKS];
 uint32_t member_count;
 

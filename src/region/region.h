@@ -95,6 +95,11 @@ void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy)
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 
+/* Returns the start of the block that holds a chunk which does not start there. `index` is the
+ * block's number within its granule. Ends the program if no chunk can start at the pointer. */
+char *region_block_around(const struct page *page, const char *granule, unsigned index,
+                          const void *chunk);
+
 /* Returns the number, within its granule, of the block that holds the chunk, and the block's start
  * in *block. Ends the program for a pointer that cannot be the start of a chunk. */
 INLINE unsigned region_block_index(const struct page *page, const char *granule, const void *chunk,
@@ -102,11 +107,8 @@ INLINE unsigned region_block_index(const struct page *page, const char *granule,
     bool exact;
     unsigned index = blocks_index(page, granule, chunk, &exact);
     *block = (char *)(uintptr_t)chunk;
-    if (UNLIKELY(index >= page->granule_capacity ||
-                 (!exact && !(load_relaxed(&page->meta_shift) & META_ALIGNED))))
-        region_report(MISUSE_INTERIOR, page, chunk);
-    if (UNLIKELY(!exact))
-        *block = (char *)(uintptr_t)granule + page->first + (size_t)index * page->block_bytes;
+    if (UNLIKELY(index >= page->granule_capacity || !exact))
+        *block = region_block_around(page, granule, index, chunk);
     return index;
 }
 

@@ -192,6 +192,38 @@ static void *free_it(void *block) {
     return NULL;
 }
 
+/* Chunks with this alignment start inside their blocks. So the library has to tell a pointer into a
+ * chunk from the start of a chunk. */
+static void interior_of_aligned(void) {
+    char *block = aligned_alloc(4096, 100);
+    CHECK(block, "no memory");
+    fprintf(stderr, "block %p\n", (void *)block);
+    misuse_free(block + 16);
+    survived("a free inside an aligned block");
+}
+
+/* A rule zeroes the freed chunks of the next paths. The second of two blocks of 112 bytes plus 16
+ * is a multiple of 32, where a chunk with that alignment could stand in a larger block. */
+static void interior_zeroed(void) {
+    char *blocks[2];
+    for (volatile int i = 0; i < 2; i++) /* not unrolled: the blocks have one call path */
+        blocks[i] = make(100);
+    misuse_free(blocks[1] + 16);
+    survived("a free inside a block");
+    free(blocks[0]);
+}
+static void interior_zeroed_odd(void) {
+    interior(3000, 8);
+}
+static void interior_zeroed_threads(void) {
+    pthread_t thread;
+    char *block = make(100);
+    fprintf(stderr, "free %p\n", (void *)(block + 16));
+    CHECK(pthread_create(&thread, NULL, free_it, block + 16) == 0, "no thread");
+    pthread_join(thread, NULL);
+    survived("a free inside a block");
+}
+
 /* The first free is by another thread. */
 static void double_free_threads(void) {
     pthread_t thread;
@@ -312,6 +344,9 @@ CHECK_MAIN({"double-free-small", double_free_small}, {"double-free-medium", doub
            {"unmapped-pointer", unmapped_pointer}, {"noncanonical-pointer", noncanonical_pointer},
            {"low-pointer", low_pointer}, {"realloc-foreign", realloc_foreign},
            {"realloc-freed", realloc_freed}, {"usable-foreign", usable_foreign},
+           {"interior-of-aligned", interior_of_aligned}, {"interior-zeroed", interior_zeroed},
+           {"interior-zeroed-odd", interior_zeroed_odd},
+           {"interior-zeroed-threads", interior_zeroed_threads},
            {"checked-realloc-freed", checked_realloc_freed}, {"overflow-small", overflow_small},
            {"overflow-nothing", overflow_nothing}, {"overflow-whole-block", overflow_whole_block},
            {"overflow-medium", overflow_medium}, {"overflow-large", overflow_large},

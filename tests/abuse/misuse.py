@@ -29,6 +29,7 @@ ENDINGS = {
     "interior-medium": (INVALID, IN_BLOCK),
     "interior-large": (INVALID, IN_LARGE),
     "interior-huge": None,
+    "interior-of-aligned": (INVALID, IN_BLOCK),
     "realloc-freed": (DOUBLE, IN_BLOCK),
     "stack-pointer": None,
     "global-pointer": None,
@@ -40,6 +41,11 @@ ENDINGS = {
     "low-pointer": None,
     "realloc-foreign": None,
     "usable-foreign": None,
+}
+RULED_ENDINGS = {  # the rule for the path that allocates, and the ending
+    "interior-zeroed": ("zero", INVALID, IN_BLOCK),
+    "interior-zeroed-odd": ("zero", INVALID, IN_BLOCK),
+    "interior-zeroed-threads": ("zero", INVALID, IN_BLOCK),
 }
 CHECKED_ENDINGS = {  # with MEMCTX_CHECK=1
     "checked-realloc-freed": (DOUBLE, IN_BLOCK),
@@ -123,5 +129,7 @@ def register(name, ending, **extra):
 
 for test_name, test_ending in ENDINGS.items():
     register(test_name, test_ending)
+for test_name, (test_rule, *test_ending) in RULED_ENDINGS.items():
+    register(test_name, test_ending, MEMCTX_RULES=f"{test_name.replace('-', '_')}={test_rule}")
 for test_name, test_ending in CHECKED_ENDINGS.items():
     register(test_name, test_ending, MEMCTX_CHECK="1")

@@ -61,6 +61,12 @@ MUTANTS = {
         "    if ((record.slack == RECORD_FREE || blocks_is_punched(page, block)) && "
         "!options.check)\n        region_report(MISUSE_DOUBLE_FREE, page, chunk);\n    size_t room",
         ["misuse-checked-realloc-freed"]),
+    "aligned-chunks-begin-anywhere": (
+        "src/region/kind_blocks.c", "(address & -address) <= distance ||", "false ||",
+        ["misuse-interior-of-aligned", "misuse-interior-zeroed-odd"]),
+    "padding-exceeds-the-slack": (
+        "src/region/kind_blocks.c", ".slack < distance)", ".slack < 1)",
+        ["misuse-interior-zeroed"]),
     "posix-memalign-takes-any": (
         MALLOC, "    if (!is_power_of_two(alignment) || alignment % sizeof(void *))\n"
                 "        return EINVAL;", "",
