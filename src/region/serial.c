@@ -161,11 +161,18 @@ INLINE bool find(const struct page *page, const void *chunk, struct position *po
     return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
+/* Ends the program that passed a pointer at which no chunk begins. Behind the last chunk stood the
+ * chunks that were freed before the page was used again. */
+COLD static void report_no_chunk(const struct page *page, const void *chunk) {
+    bool behind = (const char *)chunk >= page->next_block && !((uintptr_t)chunk % SERIAL_UNIT);
+    region_report(behind ? MISUSE_DOUBLE_FREE : MISUSE_INTERIOR, page, chunk);
+}
+
 /* Like find, but ends the program unless the pointer is a chunk that is alive. */
 INLINE struct position find_alive(const struct page *page, const void *chunk) {
     struct position position;
     if (UNLIKELY(!find(page, chunk, &position)))
-        region_report(MISUSE_INTERIOR, page, chunk);
+        report_no_chunk(page, chunk);
     if (UNLIKELY(state_of(page, position.unit) != SERIAL_LIVE))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     return position;

@@ -224,6 +224,15 @@ static void interior_zeroed_threads(void) {
     survived("a free inside a block");
 }
 
+/* The first free leaves the only page of the path empty, so the page is used from its start
+ * again. */
+static void double_free_rewound(void) {
+    char *block = make(100);
+    free(opaque_pointer(block));
+    misuse_free(block);
+    survived("a double free");
+}
+
 /* The first free is by another thread. */
 static void double_free_threads(void) {
     pthread_t thread;
@@ -347,6 +356,7 @@ CHECK_MAIN({"double-free-small", double_free_small}, {"double-free-medium", doub
            {"interior-of-aligned", interior_of_aligned}, {"interior-zeroed", interior_zeroed},
            {"interior-zeroed-odd", interior_zeroed_odd},
            {"interior-zeroed-threads", interior_zeroed_threads},
+           {"double-free-rewound", double_free_rewound},
            {"checked-realloc-freed", checked_realloc_freed}, {"overflow-small", overflow_small},
            {"overflow-nothing", overflow_nothing}, {"overflow-whole-block", overflow_whole_block},
            {"overflow-medium", overflow_medium}, {"overflow-large", overflow_large},

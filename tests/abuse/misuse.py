@@ -46,6 +46,7 @@ RULED_ENDINGS = {  # the rule for the path that allocates, and the ending
     "interior-zeroed": ("zero", INVALID, IN_BLOCK),
     "interior-zeroed-odd": ("zero", INVALID, IN_BLOCK),
     "interior-zeroed-threads": ("zero", INVALID, IN_BLOCK),
+    "double-free-rewound": ("generation,own", DOUBLE, r" of context \d+"),
 }
 CHECKED_ENDINGS = {  # with MEMCTX_CHECK=1
     "checked-realloc-freed": (DOUBLE, IN_BLOCK),

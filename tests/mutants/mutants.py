@@ -67,6 +67,9 @@ MUTANTS = {
     "padding-exceeds-the-slack": (
         "src/region/kind_blocks.c", ".slack < distance)", ".slack < 1)",
         ["misuse-interior-zeroed"]),
+    "rewound-pages-held-no-chunks": (
+        "src/region/serial.c", "region_report(behind ? MISUSE_DOUBLE_FREE : MISUSE_INTERIOR,",
+        "region_report(MISUSE_INTERIOR,", ["misuse-double-free-rewound"]),
     "posix-memalign-takes-any": (
         MALLOC, "    if (!is_power_of_two(alignment) || alignment % sizeof(void *))\n"
                 "        return EINVAL;", "",
