@@ -81,7 +81,7 @@ Test(segment, the_map_covers_the_address_space_and_keeps_neighbours_apart) {
             seen_count = 0;
             segment_each_from(segment_place((void *)(numbers[i] << SEGMENT_SHIFT)), note_from,
                               &huge);
-            cr_assert_eq(seen_count, COUNT - i, "from segment %#lx on", numbers[i]);
+            cr_assert_eq(seen_count + (unsigned)i, COUNT, "from segment %#lx on", numbers[i]);
         }
         for (int i = 0; i < COUNT; i++)
             segment_map_set(map, (void *)(numbers[i] << SEGMENT_SHIFT), false);
