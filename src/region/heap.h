@@ -391,13 +391,14 @@ const struct view *heap_views_next(struct heap_views *walk); /* NULL: no view is
 /* Empties the cache heap->twins, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
 /* Returns this heap's view of the context to which another heap's view belongs. NULL: the tables'
- * budget has no room for such a view. */
+ * budget has no room for such a view. Then heap_count_free serves. So many such views must not take
+ * the room of sites, for which nothing else serves. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
     if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
         heap_forget_twins(heap);
     if (UNLIKELY(heap->twins[place].of_other != of_other)) {
-        struct view *ours = heap_view_within(heap, of_other->context, TABLES_STACK);
+        struct view *ours = heap_view_within(heap, of_other->context, TABLES_OTHERS);
         if (UNLIKELY(!ours))
             return NULL;
         heap->twins[place].of_other = of_other;

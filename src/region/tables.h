@@ -53,7 +53,7 @@ enum tables_share {
     TABLES_FOLD_ANYWAY = 16,
     TABLES_PATH = 18, /* every path is kept while less is in use */
     /* [other callers] of an ancestor, and sites below it; regions of contexts that have grown;
-     * counts of realloc and of frees of other heaps' chunks */
+     * counts of realloc and of frees of other heaps' chunks; views for such frees */
     TABLES_OTHERS = 22,
     TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c); further unwind rules */
     TABLES_NEAR = 25,     /* nodes near the root, and sites below nodes near the root */
@@ -64,8 +64,7 @@ enum tables_share {
     TABLES_PLACED = 29,   /* regions that a rule or memctx set asks for */
     /* sites below [other callers] of the process; baselines of resets; the first unwind rules */
     TABLES_SITE = 30,
-    /* a deep stack as it was walked; views for frees of other threads' chunks; sites of the process
-     * with one frame */
+    /* a deep stack as it was walked; sites of the process with one frame */
     TABLES_STACK = 31,
     TABLES_MUST = 32, /* counted, but never refused */
 };

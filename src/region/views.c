@@ -519,7 +519,7 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
 }
 
 void heap_count_free(struct heap *heap, uint32_t context, size_t requested) {
-    struct view *view = heap_view_within(heap, context, TABLES_STACK);
+    struct view *view = heap_view_within(heap, context, TABLES_OTHERS);
     if (UNLIKELY(!view) && !lock_any_is_mine()) {
         lock_take(&heap_global.lock);
         struct heap *totals = heap_totals();

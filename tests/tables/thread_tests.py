@@ -136,6 +136,23 @@ def a_thread_that_frees_for_another():
     return note(told)
 
 
+@test
+def threads_that_free_each_others_chunks():
+    """Sites keep their figures in full tables although each of 20 threads frees the chunks of all
+    others, and so would need a view of each context."""
+    options = ("threads=20", "together=20", "paths=20000", "exchange=1", f"seed={SEED}")
+    with Program("threads", *options) as program:
+        with Watch(program, 0.05) as watch:
+            program.go()
+        check_books_or_merged(program, program.dump(), least=0.99)
+        check_lost(program)
+        told = watch.check(3)
+        program.go()
+        check_books_or_merged(program, program.dump(), least=0.99)
+        program.finish()
+    return note(told)
+
+
 def resident_parts(pid):
     """Resident KiB of a process: {"stacks", "anonymous" (other memory without a file), "files"}."""
     parts = {"stacks": 0, "anonymous": 0, "files": 0}

@@ -8,6 +8,7 @@
  *   large=1     each thread allocates and frees 64 KiB
  *   rest=0      each thread frees all its chunks before it ends
  *   handover=1  instead: one thread makes `paths` chunks, another one frees all but every 16th
+ *   exchange=1  all threads share their live chunks, so most chunks are freed by another thread
  *   seed
  * The program stands still when the last `together` threads have made all allocations and wait, and
  * again when these threads have freed all chunks but every 16th (the rest) and have ended.
@@ -20,7 +21,7 @@
 enum { THREADS_MAX = 8192, SLOTS_MAX = 64, HANDED_MAX = 1 << 20, LARGE_BYTES = 64 << 10 };
 
 static struct settings {
-    uint64_t threads, together, paths, slots, alike, stdio, large, handover, rest, seed;
+    uint64_t threads, together, paths, slots, alike, stdio, large, handover, exchange, rest, seed;
 } settings = {.threads = 100, .together = 100, .paths = 1000, .slots = 32, .rest = 1, .seed = 1};
 
 struct worker {
@@ -33,6 +34,7 @@ struct worker {
 static struct worker workers[THREADS_MAX];
 static struct books books;
 static struct chunk handed[HANDED_MAX];
+static atomic_flag handed_used[HANDED_MAX];
 static _Atomic uint64_t handed_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -61,9 +63,21 @@ static FRAME void use_large(void) {
     free(large);
 }
 
+/* Replaces a chunk that all threads share, and that no other thread replaces at this moment. */
+static __attribute__((always_inline)) inline void exchange(struct worker *worker) {
+    uint64_t at = draw(&worker->walk.state) % (settings.slots * settings.together);
+    while (atomic_flag_test_and_set(&handed_used[at]))
+        at = (at + 1) % (settings.slots * settings.together);
+    walk_once(&worker->walk, &handed[at], 0);
+    atomic_flag_clear(&handed_used[at]);
+}
+
 static FRAME void work(struct worker *worker) {
     for (uint64_t i = 0; i < settings.paths; i++)
-        walk_once(&worker->walk, &worker->chunks[i % settings.slots], 0);
+        if (settings.exchange)
+            exchange(worker);
+        else
+            walk_once(&worker->walk, &worker->chunks[i % settings.slots], 0);
     if (settings.stdio)
         use_stdio(worker);
     if (settings.large)
@@ -193,6 +207,7 @@ int main(int argc, char **argv) {
             !option(argv[i], "stdio", &settings.stdio) &&
             !option(argv[i], "large", &settings.large) &&
             !option(argv[i], "handover", &settings.handover) &&
+            !option(argv[i], "exchange", &settings.exchange) &&
             !option(argv[i], "rest", &settings.rest) && !option(argv[i], "seed", &settings.seed))
             die("no such option");
     if (settings.threads > THREADS_MAX || settings.slots > SLOTS_MAX || settings.paths > HANDED_MAX)
