@@ -171,7 +171,7 @@ INLINE void tree_flag(uint32_t id, enum tree_flags flag) {
         or_release(&tree_node(id)->flags, (uint8_t)flag);
 }
 /* Tells whether a rule applies to a frame, so that the frame's path is to be kept. NULL: no rule
- * was ever given. Takes tree_lock. */
+ * was ever given. Takes tree_lock while there are rules. */
 INTERNAL bool (*tree_wanted)(struct tree_frame frame);
 /* Tells whether a rule applies to a node, so that the node is to stay. NULL: no rule was ever
  * given. */

@@ -23,7 +23,7 @@ struct policy_rule {
 
 struct rule_list {
     struct policy_rule rules[POLICY_RULES_MAX];
-    uint32_t count;   /* number of rules */
+    uint32_t count;   /* atomic: number of rules */
     uint32_t version; /* incremented by each change */
     /* number of the last rule that the command has to resolve, wholly or in part; 0: none */
     uint32_t needs_command;

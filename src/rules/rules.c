@@ -151,10 +151,13 @@ static bool is_ruled(uint32_t context) {
     return policy_rules_of(context);
 }
 
-/* For tree_wanted (context/tree.h): true when a rule names the frame's code. */
+/* For tree_wanted (context/tree.h): true when a rule names the frame's code. Without rules, as
+ * after the last one was cleared, takes no lock: each waiting path asks for each of its frames. */
 static bool is_wanted(struct tree_frame frame) {
     struct tree_node node = {
         .address = frame.address, .module = frame.module, .exact = frame.exact};
+    if (!load_relaxed(&rule_list.count))
+        return false;
     lock_take(&tree_lock);
     bool wanted = rule_list.count && objects_rule_of(&node);
     lock_release(&tree_lock);
@@ -307,7 +310,8 @@ static bool add_rule_in_force(const char *rule, size_t length, struct text *text
     lock_take(&tree_lock);
     state.texts_used += texts_bytes(length);
     rule_list.rules[rule_list.count] = new;
-    terms_table[++rule_list.count] = terms;
+    terms_table[rule_list.count + 1] = terms;
+    store_owner(&rule_list.count, rule_list.count + 1);
     rule_list.kinds[new.kind] = true;
     rule_list.version++;
     if (new.kind == OF_FUNCTIONS || new.kind == OF_FILES || new.kind == OF_EXPRESSIONS)
@@ -367,7 +371,8 @@ void policy_rules_begin(const char *ranges) {
 static void forget_rules(void) {
     lock_take(&tree_lock);
     rule_list.version++;
-    rule_list.count = rule_list.needs_command = rule_list.command_alone = 0;
+    store_owner(&rule_list.count, 0);
+    rule_list.needs_command = rule_list.command_alone = 0;
     state.texts_used = 0;
     state.clearing = true;
     __builtin_memset(rule_list.kinds, 0, sizeof rule_list.kinds);

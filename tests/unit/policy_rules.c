@@ -3,6 +3,8 @@
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +315,39 @@ Test(policy_rules, contexts_that_are_gone_are_not_placed) {
     cr_assert_eq(heap_placement(gone), PLACE_DEFAULT);
     request.contexts[0] = there + 1;
     cr_assert_eq(place_run(&request.head, &text), WIRE_REFUSED, "no context ever had the id");
+}
+
+static atomic_bool is_told;
+
+static void *ask_wanted(void *unused) {
+    bool wanted = tree_wanted((struct tree_frame){.address = 1000, .module = MODULE_NONE});
+    atomic_store(&is_told, true);
+    return wanted ? unused : NULL;
+}
+
+/* While another thread holds tree_lock, asks whether a rule names a frame. True: the answer comes
+ * before that thread releases the lock. */
+static bool is_told_without_the_lock(unsigned most_ms) {
+    pthread_t thread;
+    atomic_store(&is_told, false);
+    lock_take(&tree_lock);
+    cr_assert_eq(pthread_create(&thread, NULL, ask_wanted, NULL), 0);
+    for (unsigned ms = 0; ms < most_ms && !atomic_load(&is_told); ms++)
+        usleep(1000);
+    bool told = atomic_load(&is_told);
+    lock_release(&tree_lock);
+    pthread_join(thread, NULL);
+    return told;
+}
+
+Test(policy_rules, paths_that_wait_take_no_lock_when_all_rules_are_cleared) {
+    uint32_t status;
+    answer("f=slab", &status);
+    cr_assert_not(is_told_without_the_lock(50), "the rules may change meanwhile");
+    policy_rules_clear(true);
+    cr_assert(is_told_without_the_lock(20000));
+    answer("f=slab", &status);
+    cr_assert_not(is_told_without_the_lock(50), "a rule was added again");
 }
 
 Test(policy_rules, names_that_were_read_stay) {
