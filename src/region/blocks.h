@@ -261,6 +261,12 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
     size_t open = page->granule_mask < OS_PAGE_BYTES || !(bytes & page->granule_mask);
     return align_up(bytes + (open && page->fresh_left), OS_PAGE_BYTES);
 }
+/* True if the block was handed out at least once. Any thread that was given the block by its owner.
+ * Where a granule was never opened, the records may say anything. The free of fast.h, in the
+ * owner's thread, does not ask, because it may take no instruction more. */
+INLINE bool blocks_was_handed_out(const struct page *page, const char *block) {
+    return block < load_plain(&page->next_block);
+}
 /* Returns a bit for each OS page of the page that region/punch.h gave back to the kernel.
  * page.owners shares the word of page.punched, and the owner may be giving the page META_OWNERS at
  * the same time. The owner clears META_PUNCHED before it stores page.owners, so page.punched is

@@ -109,6 +109,8 @@ INLINE unsigned region_block_index(const struct page *page, const char *granule,
     *block = (char *)(uintptr_t)chunk;
     if (UNLIKELY(index >= page->granule_capacity || !exact))
         *block = region_block_around(page, granule, index, chunk);
+    if (UNLIKELY(!blocks_was_handed_out(page, *block)))
+        region_report(MISUSE_INTERIOR, page, chunk);
     return index;
 }
 

@@ -232,7 +232,7 @@ bool region_free_block_by_other_thread(struct heap *heap, void *chunk) {
     char *granule = blocks_granule_narrow(page, chunk);
     bool exact;
     unsigned index = blocks_index_narrow(page, granule, chunk, &exact);
-    if (UNLIKELY(!exact))
+    if (UNLIKELY(!exact) || UNLIKELY(!blocks_was_handed_out(page, chunk)))
         return false;
     uint32_t slack;
     struct view *view =

@@ -64,6 +64,26 @@ Test(misuse, a_block_that_was_never_handed_out_aborts, .signal = SIGABRT) {
     region_free(page->heap, blocks_granule(page, chunk) + number * 64);
 }
 
+/* Returns a block of an OS page of `page` in which no block was handed out yet. */
+static char *untouched_block(const struct page *page, const char *chunk) {
+    cr_assert_lt(page->granule_mask, OS_PAGE_BYTES);
+    return blocks_granule(page, chunk) + (size_t)3 * OS_PAGE_BYTES;
+}
+
+Test(misuse, an_untouched_block_freed_by_another_thread_aborts, .signal = SIGABRT) {
+    char *chunk = own_chunk(64);
+    struct heap *other = heap_new();
+    char *block = untouched_block(segment_page_of(chunk), chunk);
+    if (!region_free_block_by_other_thread(other, block))
+        region_free(other, block);
+}
+
+Test(misuse, an_untouched_block_that_is_resized_aborts, .signal = SIGABRT) {
+    char *chunk = own_chunk(64);
+    struct heap *heap = segment_page_of(chunk)->heap;
+    region_realloc(heap, heap_view(heap, 9), untouched_block(segment_page_of(chunk), chunk), 80);
+}
+
 Test(misuse, a_pointer_to_the_records_aborts, .signal = SIGABRT) {
     char *chunk = own_chunk(64);
     struct page *page = segment_page_of(chunk);
