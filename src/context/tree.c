@@ -530,7 +530,9 @@ uint32_t tree_find_again(uint32_t parent, struct tree_frame frame) {
 
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     /* Only look-ups may search without the lock (see tree_free_old), and callers that hold
-     * heap_global.lock. Contexts that the program makes itself are made outside of look-ups. */
+     * heap_global.lock. Contexts that the program makes itself are made outside of look-ups. Past
+     * `share` a node [other callers] that is out of the tree stays there: it has no children, and a
+     * site below it would be refused, too. */
     uint32_t child = share == TABLES_UNCOUNTED ? 0 : tree_find(parent, frame);
     if (child || (share != TABLES_UNCOUNTED && share != TABLES_MUST &&
                   (tables_are_past(share) || tree_ids_are_past(share))))
