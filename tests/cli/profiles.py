@@ -470,6 +470,25 @@ def export_writes_utf8():
 # --- gzip -----------------------------------------------------------------------------------------
 
 
+def check_links(snapshot, where):
+    """The file that a symbolic link leads to is replaced or made, and the link stays."""
+    os.mkdir(os.path.join(where, "far"))
+    for link, leads_to, file in (("old", "far/file", "far/file"), ("two", "old", "far/file"),
+                                 ("far/new", "../made", "made"), ("round", "round", None)):
+        os.symlink(leads_to, os.path.join(where, link))
+        if link == "round":
+            expect(1, "round: cannot be written; Too many levels", "export", snapshot, "--csv",
+                   os.path.join(where, link))
+            continue
+        if link == "old":
+            with open(os.path.join(where, file), "w", encoding="ascii") as out:
+                out.write("old")
+        succeed("export", snapshot, "--csv", os.path.join(where, link))
+        check(os.path.islink(os.path.join(where, link)), f"the link {link} was replaced")
+        check(os.path.getsize(os.path.join(where, file)) > 100, f"what {link} leads to")
+    check_equal(sorted(os.listdir(os.path.join(where, "far"))), ["file", "new"], "files left")
+
+
 @test
 def export_compresses_what_is_called_gz():
     with scratch() as where:
@@ -518,6 +537,7 @@ def export_compresses_what_is_called_gz():
         check_equal(code, 0, "memctx export --csv link")
         check(os.path.islink(link), "the link was replaced; /dev/stdout would be so for all users")
         check(os.path.getsize(aim) > before > 0, "nothing was added to the standard output")
+        check_links(made.path, where)
         expect(
             1,
             "cannot be written; No such file",

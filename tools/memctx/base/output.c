@@ -15,6 +15,8 @@
 #include "base/cli.h"
 #include "base/json.h"
 
+#define LINKS_MAX 40 /* most symbolic links that the kernel follows */
+
 /* The unfinished file of this process; NULL: there is none. */
 static char *unfinished;
 static pid_t unfinished_of;
@@ -58,6 +60,24 @@ static char *temporary_name(const char *path) {
     return cli_format("%.*s%s", (int)(length < most ? length : most), path, suffix);
 }
 
+/* Returns the name of the file that a symbolic link leads to, also if there is no such file yet;
+ * `path` itself if it is no link, or the links lead to no name. The caller frees the text. */
+static char *follow_links(const char *path) {
+    char *name = cli_copy(path), target[PATH_MAX];
+    for (int i = 0; i < LINKS_MAX; i++) {
+        ssize_t length = readlink(name, target, sizeof target - 1);
+        if (length <= 0)
+            return name;
+        target[length] = '\0';
+        const char *slash = target[0] == '/' ? NULL : strrchr(name, '/');
+        char *next = cli_format("%.*s%s", slash ? (int)(slash + 1 - name) : 0, name, target);
+        free(name);
+        name = next;
+    }
+    free(name);
+    return cli_copy(path);
+}
+
 bool output_is_terminal(const char *path) {
     struct stat status;
     if (strcmp(path, "-") == 0)
@@ -71,8 +91,42 @@ bool output_is_terminal(const char *path) {
     return is_terminal;
 }
 
-void output_begin(struct output *output, const char *path) {
+/* Returns the name that the complete file gets; NULL: `path` is written to directly. `status` is
+ * that of an existing file, else NULL. The caller frees the text. */
+static char *find_final_name(const char *path, const struct stat *status) {
+    struct stat found;
+    if (status && (!S_ISREG(status->st_mode) || is_open_as(status, STDOUT_FILENO) ||
+                   is_open_as(status, STDERR_FILENO)))
+        return NULL;
+    char *name = follow_links(path);
+    /* A link in /proc leads to a file that may have no name any more. */
+    if (!status || (stat(name, &found) == 0 && found.st_dev == status->st_dev &&
+                    found.st_ino == status->st_ino))
+        return name;
+    free(name);
+    return NULL;
+}
+
+/* Opens a temporary file beside the final name, and has it removed if the command ends early. */
+static void begin_temporary(struct output *output) {
     static bool registered;
+    output->temporary = temporary_name(output->final);
+    output->fd = mkstemp(output->temporary);
+    unfinished = output->fd >= 0 ? output->temporary : NULL;
+    unfinished_of = getpid();
+    if (!registered) {
+        registered = atexit(remove_unfinished) == 0;
+        remove_on_signals();
+    }
+}
+
+static _Noreturn void die_unwritable(const char *path) {
+    cli_die(CLI_REFUSED,
+            "%s: cannot be written; %s; name a file in a directory that you may write to", path,
+            strerror(errno));
+}
+
+void output_begin(struct output *output, const char *path) {
     struct stat status;
     bool exists = stat(path, &status) == 0;
     if (path[0] == '\0')
@@ -80,30 +134,21 @@ void output_begin(struct output *output, const char *path) {
     if (!exists && errno == ENAMETOOLONG)
         cli_die(CLI_REFUSED, "%s: cannot be written; %s; choose a name of at most %d bytes", path,
                 strerror(errno), NAME_MAX);
+    /* The kernel follows no link of another user in /tmp, so this command does not either. */
+    if (!exists && errno != ENOENT)
+        die_unwritable(path);
     bool standard = strcmp(path, "-") == 0 || (exists && is_open_as(&status, STDOUT_FILENO));
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
-    bool direct =
-        standard || (exists && (!S_ISREG(status.st_mode) || is_open_as(&status, STDERR_FILENO)));
     *output = (struct output){.path = path, .fd = -1, .mode = exists ? status.st_mode : 0666};
-    if (!direct) {
-        output->temporary = temporary_name(path);
-        output->fd = mkstemp(output->temporary);
-        unfinished = output->fd >= 0 ? output->temporary : NULL;
-        unfinished_of = getpid();
-        if (!registered) {
-            registered = atexit(remove_unfinished) == 0;
-            remove_on_signals();
-        }
-    }
+    output->final = standard ? NULL : find_final_name(path, exists ? &status : NULL);
+    if (output->final)
+        begin_temporary(output);
     output->file = standard          ? stdout
-                   : direct          ? fopen(path, "we")
+                   : !output->final  ? fopen(path, "we")
                    : output->fd >= 0 ? fdopen(output->fd, "w")
                                      : NULL;
-    if (!output->file) {
-        cli_die(CLI_REFUSED,
-                "%s: cannot be written; %s; name a file in a directory that you may write to", path,
-                strerror(errno));
-    }
+    if (!output->file)
+        die_unwritable(path);
     setvbuf(output->file, NULL, _IOFBF, 1 << 18);
 }
 
@@ -160,7 +205,7 @@ void output_finish(struct output *output) {
     int error = errno;
     if (output->file != stdout)
         good = fclose(output->file) == 0 && good;
-    if (good && !direct && rename(output->temporary, output->path) != 0) {
+    if (good && !direct && rename(output->temporary, output->final) != 0) {
         error = errno;
         good = false;
     }
@@ -172,6 +217,7 @@ void output_finish(struct output *output) {
     if (unfinished == output->temporary)
         unfinished = NULL;
     free(output->temporary);
+    free(output->final);
 }
 
 void output_put_html(FILE *file, const char *text, size_t length) {

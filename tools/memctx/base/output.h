@@ -3,7 +3,8 @@
  * output.h - writes a file that appears under its name only when it is complete.
  *
  * A path that exists and is not a regular file (a pipe), or is the standard output or error output
- * (/dev/stdout), is written to directly. These functions end the command with a message if the file
+ * (/dev/stdout), is written to directly. If the path is a symbolic link, the link stays, and the
+ * file that it leads to is replaced. These functions end the command with a message if the file
  * cannot be written. A new file that replaces an old one gives no permission that the old one did
  * not give. exit() removes an unfinished file, and so do SIGINT, SIGTERM, SIGHUP and SIGPIPE;
  * another signal leaves the temporary file behind. One file is written at a time.
@@ -18,6 +19,7 @@ struct output {
     FILE *file;
     FILE *plain; /* stream that `file` writes to, if `file` compresses; else NULL */
     const char *path;
+    char *final;     /* path that the complete file gets, behind links; NULL: as temporary */
     char *temporary; /* path of the temporary file; NULL: `path` is written to directly */
     int fd;
     unsigned mode; /* permissions of the file that is replaced; all if there is none */
