@@ -275,3 +275,10 @@ def run_finds_the_library():
                env=clean_env(MEMCTX_LIBRARY=spaced))
         expect(1, "MEMCTX_LIBRARY names /no/such", "run", "true",
                env=clean_env(MEMCTX_LIBRARY="/no/such"))
+        for other in (os.path.realpath("/bin/true"), "/dev/null", where, __file__):
+            expect(1, f"MEMCTX_LIBRARY names {re.escape(other)}, which is not libmemctx.so", "run",
+                   "true", env=clean_env(MEMCTX_LIBRARY=other))
+        named = os.path.join(where, "heap.so")
+        shutil.copy(LIB, named)
+        heard = succeed("run", "sh", "-c", "echo $LD_PRELOAD", env=clean_env(MEMCTX_LIBRARY=named))
+        check_equal(heard.strip(), named, "a library with another name")

@@ -166,6 +166,18 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
     return true;
 }
 
+static bool is_library_name(const char *name, void *argument) {
+    return strcmp(name, argument) == 0;
+}
+
+bool program_is_library(const char *path, const char *name) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    bool is = fd >= 0 && find_dynamic(fd, DT_SONAME, is_library_name, (void *)name);
+    if (fd >= 0)
+        close(fd);
+    return is;
+}
+
 /* Run-time libraries that bring their own allocator and end the program if another library is
  * loaded before them. */
 static const char *const sanitizers[][2] = {

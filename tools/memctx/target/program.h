@@ -15,6 +15,8 @@ bool program_find(const char *name, char **path, struct cli_failure *failure);
  * statically linked, has more rights than its caller (then the loader ignores LD_PRELOAD), or is
  * built for another machine. */
 bool program_check(const char *path, struct cli_failure *failure);
+/* Returns true if a file is the shared library of this name, whatever the file is called. */
+bool program_is_library(const char *path, const char *name);
 /* Returns the file that the kernel executes for a path: for a script, its interpreter; if that is
  * env, the program that env executes. The caller frees it. */
 char *program_executed(const char *path);

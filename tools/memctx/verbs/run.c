@@ -141,6 +141,9 @@ static char *find_library(void) {
             cli_die(CLI_REFUSED, "MEMCTX_LIBRARY names %s, which cannot be read; %s", given,
                     strerror(errno));
         }
+        if (access(path, R_OK) == 0 && !program_is_library(path, LIBRARY))
+            cli_die(CLI_REFUSED,
+                    "MEMCTX_LIBRARY names %s, which is not " LIBRARY "; name that file", given);
         return path;
     }
     ssize_t length = readlink("/proc/self/exe", directory, sizeof directory - 1);
