@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -505,6 +506,30 @@ def outside_of_a_user_with_a_foreign_directory():
                                    harness.clean_env(), uid=harness.NOBODY)
         check_equal(done.returncode, 0, f"dump; {done.stderr}")
         check("no socket" in json.loads(done.stdout)["how"], done.stdout[:300])
+
+
+@test
+def outside_of_a_library_with_another_name():
+    """A process whose library was renamed or deleted is found by ps, and is read from outside,
+    running and stopped. A process without the library is not found."""
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        path, renamed = os.path.join(place, "libmemctx.so"), os.path.join(place, "heap.so")
+        shutil.copy(harness.LIB, path)
+        with start_python(directory, MEMCTX_CONTROL="off", LD_PRELOAD=path) as target:
+            os.rename(path, renamed)
+            check(path not in maps_of(target.pid), "the library has its old name")
+            check(len(read(target.pid, "--outside")["contexts"]) > 100, "few contexts")
+            os.remove(renamed)
+            check("MEMCTX_CONTROL=off" in read(target.pid)["how"], "how a running process was read")
+            listed = json.loads(harness.run_cli("ps", "--json").stdout)["processes"]
+            check(target.pid in [row["pid"] for row in listed], "ps does not list the process")
+            target.process.send_signal(signal.SIGSTOP)
+            wait_until(lambda: harness.read_status(target.pid, "State").startswith("T"), "the stop")
+            check("is stopped" in read(target.pid)["how"], "how a stopped process was read")
+        with harness.Target(["/bin/cat"], directory, preload=False) as target:
+            check_equal(target.ask("a word"), "a word", "what cat said")
+            check("runs without libmemctx.so" in read(target.pid, code=3), "the message for cat")
+            check("ran without memctx" in read(target.pid, "--outside", code=3), "from outside")
 
 
 @test

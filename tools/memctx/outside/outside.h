@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include <memctx/wire.h>
@@ -38,6 +39,9 @@ struct outside *outside_open_process(const struct outside_process *process,
                                      struct cli_failure *failure);
 struct outside *outside_open_core(const char *path, struct cli_failure *failure);
 void outside_close(struct outside *outside);
+/* Tells whether a mapping of a process holds the root of the library's tables. `memory`: a
+ * descriptor of /proc/PID/mem. */
+bool outside_has_root(int memory, uint64_t start, uint64_t end);
 /* Tells whether a file begins like a core file. */
 bool outside_is_core(const char *path);
 

@@ -8,12 +8,15 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "outside/outside.h"
 #include "outside/tables.h"
 
 #define SEARCH_MAX (64UL << 20)   /* most bytes of a mapping that are searched */
 #define LIBRARY_MAX (256UL << 20) /* most bytes between two places in the library */
 #define SEARCH_STEP (1UL << 20)
+#define DATA_MAX (32UL << 10) /* most bytes of the mapping that has the root; 8 KiB now */
 #define STRUCT_MAX 65536U
 #define CONSTANT_MAX (1U << 26)
 #define TREE_BYTES_MAX (1UL << 33) /* most bytes of all nodes */
@@ -24,6 +27,7 @@ static void write_magic(char magic[OUTSIDE_MAGIC_BYTES]) {
     memcpy(magic + sizeof OUTSIDE_MAGIC_A - 1, OUTSIDE_MAGIC_B, sizeof OUTSIDE_MAGIC_B);
 }
 
+/* The file of a library that was renamed since it was loaded has another name. */
 static bool is_library(const char *name) {
     const char *slash = strrchr(name, '/');
     return strncmp(slash ? slash + 1 : name, "libmemctx", 9) == 0;
@@ -150,6 +154,28 @@ static bool take_root(struct tables *tables, uint64_t at, const char *source,
     return true;
 }
 
+/* True if a mapping has the shape of the library's constant data, whatever the file's name is: it
+ * is small, and in a process it lies directly behind another part of the file. The list of files of
+ * a core is not always sorted. */
+static bool may_have_root(const struct reach *reach, size_t i) {
+    const struct reach_mapping *mapping = &reach->mappings[i];
+    return mapping->end - mapping->start <= DATA_MAX &&
+           (reach->is_core || (i > 0 && mapping[-1].end == mapping->start &&
+                               strcmp(mapping[-1].name, mapping->name) == 0));
+}
+
+bool outside_has_root(int memory, uint64_t start, uint64_t end) {
+    char magic[OUTSIDE_MAGIC_BYTES], bytes[DATA_MAX];
+    write_magic(magic);
+    if (end - start > sizeof bytes ||
+        pread(memory, bytes, end - start, (off_t)start) != (ssize_t)(end - start))
+        return false;
+    for (size_t at = 0; at + sizeof magic <= end - start; at += OUTSIDE_ALIGNMENT)
+        if (memcmp(bytes + at, magic, sizeof magic) == 0)
+            return true;
+    return false;
+}
+
 bool tables_open(struct tables *tables, const char *source, struct cli_failure *failure) {
     const struct reach *reach = &tables->reach;
     struct found found = {0};
@@ -160,6 +186,9 @@ bool tables_open(struct tables *tables, const char *source, struct cli_failure *
         candidates++;
         search(tables, reach->mappings[i].start, reach->mappings[i].end, &found);
     }
+    for (size_t i = 0; candidates == 0 && i < reach->mapping_count && !found.root; i++)
+        if (may_have_root(reach, i))
+            search(tables, reach->mappings[i].start, reach->mappings[i].end, &found);
     /* gcore writes the list of files behind the memory, so a file that is cut off lacks it first.
      */
     if (reach->is_core && reach->mapping_count == 0)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "outside/outside.h"
 #include "target/sockets.h"
 
 /* Reads a small file of /proc/PID into `buffer`, with a 0 byte behind it. Returns its length; -1 on
@@ -159,6 +161,34 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
+/* What the lines of /proc/PID/maps tell about the library, up to the line that was read last. */
+struct library_search {
+    bool found;
+    int memory;        /* /proc/PID/mem; -1: not open */
+    uint64_t code_end; /* end of the last mapping, if that is code and begins its file; else 0 */
+};
+
+/* Looks for the library in a line of /proc/PID/maps. A library with another name, such as one that
+ * was renamed after it had been loaded, is known by its content: its code begins the file, as the
+ * linker's option noseparate-code makes it, and constant data with the root lie directly behind. */
+static void search_library(struct library_search *search, const struct process_facts *facts,
+                           const char *line) {
+    uint64_t start, end, offset;
+    char rights[5], path[64];
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64, &start, &end, rights, &offset) != 4)
+        return;
+    const char *name = strrchr(line, '/');
+    bool is_code = rights[2] == 'x'; /* a process that reads symbols maps the file as data */
+    search->found = is_code && name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+    if (!search->found && name && start == search->code_end && strcmp(rights, "r--p") == 0) {
+        snprintf(path, sizeof path, "/proc/%d/mem", (int)facts->thread);
+        if (search->memory < 0)
+            search->memory = open(path, O_RDONLY | O_CLOEXEC);
+        search->found = search->memory >= 0 && outside_has_root(search->memory, start, end);
+    }
+    search->code_end = is_code && offset == 0 ? end : 0;
+}
+
 enum process_library process_find_library(const struct process_facts *facts) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/maps", (int)facts->thread);
@@ -167,24 +197,25 @@ enum process_library process_find_library(const struct process_facts *facts) {
         return errno == EACCES || errno == EPERM   ? PROCESS_UNREADABLE
                : errno == ENOENT || errno == ESRCH ? PROCESS_NO_MEMORY
                                                    : PROCESS_WITHOUT;
+    struct library_search search = {.memory = -1};
     char *line = NULL;
     size_t capacity = 0;
-    bool found = false, any = false;
+    bool any = false;
     errno = 0;
-    while (!found && getline(&line, &capacity, file) > 0) {
+    while (!search.found && getline(&line, &capacity, file) > 0) {
         any = true;
-        /* A process that reads symbols maps the file, too, but not as code. */
-        const char *rights = strchr(line, ' '), *name = strrchr(line, '/');
-        bool is_code = rights && strnlen(rights, 4) == 4 && rights[3] == 'x';
-        found = is_code && name && strncmp(name, "/libmemctx.so", strlen("/libmemctx.so")) == 0;
+        search_library(&search, facts, line);
+        errno = 0;
     }
-    bool refused = !found && (errno == EACCES || errno == EPERM);
+    bool refused = !search.found && (errno == EACCES || errno == EPERM);
     free(line);
     fclose(file);
-    return found     ? PROCESS_WITH
-           : refused ? PROCESS_UNREADABLE
-           : any     ? PROCESS_WITHOUT
-                     : PROCESS_NO_MEMORY;
+    if (search.memory >= 0)
+        close(search.memory);
+    return search.found ? PROCESS_WITH
+           : refused    ? PROCESS_UNREADABLE
+           : any        ? PROCESS_WITHOUT
+                        : PROCESS_NO_MEMORY;
 }
 
 enum process_library process_find_answerer(const struct process_facts *facts) {
