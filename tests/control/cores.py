@@ -333,6 +333,57 @@ def core_damaged():
         check({0, 1} <= seen, f"all cores ended alike: {seen}")
 
 
+def with_headers(core, kind, headers, tail=b""):
+    """Returns a copy of the core file without program headers of a kind, but with some more."""
+    at, count = int.from_bytes(core[32:40], "little"), int.from_bytes(core[56:58], "little")
+    old = [bytes(core[at + 56 * i:at + 56 * (i + 1)]) for i in range(count)]
+    kept = [header for header in old if int.from_bytes(header[:4], "little") != kind]
+    core = core + tail
+    core[32:40] = len(core).to_bytes(8, "little")
+    core[56:58] = (len(kept) + len(headers)).to_bytes(2, "little")
+    return core + b"".join(kept + headers)
+
+
+@test
+def core_that_lists_its_bytes_again_and_again():
+    """A small core file that claims much memory, or many notes, is read or refused within a bounded
+    time: segments that overlap, notes that are listed 60 000 times, a large file of holes."""
+    load, note, none = 1, 4, 0
+
+    def header(kind, offset, address, size):
+        return struct.pack("<IIQQQQQQ", kind, 6, offset, address, 0, size, size, 4096)
+
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        core = small_core(directory, place)
+        size, notes = len(core), 5 << 20
+        pieces = [(1 << 40) + (i << 30) for i in range(60000)]
+        nothing = core.replace(MAGIC, bytes(len(MAGIC)))
+        cases = [(with_headers(core, none, [header(load, 0, at, size) for at in pieces]), 1,
+                  "gives bytes of the file to a second part of the memory"),
+                 (with_headers(core, none, [header(note, size, 0, notes)] * 60000, bytes(notes)), 0,
+                  f'"pid":{read(self_of(core, place))["pid"]},'),
+                 (with_headers(nothing, note, [header(load, (1 << 34) + (i << 26), at, 1 << 26)
+                                               for i, at in enumerate(pieces[:6000])]), 3,
+                  "the core file has no list of mapped files")]
+        path = os.path.join(place, "core.forged")
+        for number, (content, code, words) in enumerate(cases):
+            with open(path, "wb") as file:
+                file.write(content)
+                if code == 3:
+                    file.truncate((1 << 34) + (6000 << 26))
+            done = harness.run_cli("dump", "--json", "--no-symbols", path)
+            check(done.returncode == code and words in done.stdout + done.stderr,
+                  f"core {number}: {done.returncode} {done.stderr[-500:]}")
+
+
+def self_of(core, place):
+    """Writes the core file as it is, and returns its path."""
+    path = os.path.join(place, "core.whole")
+    with open(path, "wb") as file:
+        file.write(core)
+    return path
+
+
 @test
 def core_without_tables():
     """A core file of another layout, or without anonymous memory, gives a message with the

@@ -18,7 +18,7 @@
 #include "outside/reach.h"
 
 #define PIECES_MAX (1U << 20)
-/* most bytes of notes; the list of files of a huge process has some MiB */
+/* most bytes of all notes; the list of files of a huge process has some MiB */
 #define NOTES_MAX (64UL << 20)
 
 bool reach_is_core(const char *path) {
@@ -35,8 +35,10 @@ bool reach_is_core(const char *path) {
     return is;
 }
 
-/* Adds the part of a segment that the file really has. */
-static void add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t file_bytes) {
+/* Adds the part of a segment that the file really has. Returns false if the segments overlap in the
+ * file: then they have more than the `room` bytes that the file has left. */
+static bool add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t file_bytes,
+                        uint64_t *room) {
     uint64_t there = segment->p_filesz;
     if (segment->p_offset >= file_bytes)
         there = 0;
@@ -44,12 +46,16 @@ static void add_segment(struct reach *reach, const GElf_Phdr *segment, uint64_t 
         there = file_bytes - segment->p_offset;
     uint64_t cut = segment->p_filesz - there;
     reach->cut_bytes = reach->cut_bytes + cut < cut ? UINT64_MAX : reach->cut_bytes + cut;
+    if (there > *room)
+        return false;
+    *room -= there;
     if (there > segment->p_memsz)
         there = segment->p_memsz;
     if (segment->p_vaddr + there < segment->p_vaddr)
         there = 0;
     if (there > 0)
         reach_add_piece(reach, segment->p_vaddr, there, segment->p_offset);
+    return true;
 }
 
 /* NT_FILE has two words (number of entries, unit), three words for each entry (start, end, offset),
@@ -95,11 +101,13 @@ static void take_note(struct reach *reach, const GElf_Nhdr *head, const char *by
     }
 }
 
-static void take_notes(struct reach *reach, Elf *elf, const GElf_Phdr *segment,
-                       uint64_t file_bytes) {
+/* Takes the notes of a segment, if it has at most `room` bytes. */
+static void take_notes(struct reach *reach, Elf *elf, const GElf_Phdr *segment, uint64_t file_bytes,
+                       uint64_t *room) {
     if (segment->p_offset > file_bytes || segment->p_filesz > file_bytes - segment->p_offset ||
-        segment->p_filesz > NOTES_MAX)
+        segment->p_filesz > *room)
         return;
+    *room -= segment->p_filesz;
     Elf_Data *data =
         elf_getdata_rawchunk(elf, (int64_t)segment->p_offset, segment->p_filesz, ELF_T_NHDR);
     GElf_Nhdr head;
@@ -144,16 +152,20 @@ static bool take_headers(struct reach *reach, Elf *elf, const char *path,
     if (head.e_type != ET_CORE || head.e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64)
         return cli_fail(failure, CLI_REFUSED,
                         "%s: not a core file of an x86-64 process; memctx reads no other", path);
+    uint64_t file_bytes = (uint64_t)status.st_size, room = file_bytes, notes_room = NOTES_MAX;
     for (size_t i = 0; i < count && i < PIECES_MAX; i++) {
         GElf_Phdr segment;
         if (!gelf_getphdr(elf, (int)i, &segment))
             return cli_fail(failure, CLI_REFUSED,
                             "%s: damaged core file; program header %zu of %zu cannot be read", path,
                             i, count);
-        if (segment.p_type == PT_LOAD)
-            add_segment(reach, &segment, (uint64_t)status.st_size);
-        else if (segment.p_type == PT_NOTE)
-            take_notes(reach, elf, &segment, (uint64_t)status.st_size);
+        if (segment.p_type == PT_LOAD && !add_segment(reach, &segment, file_bytes, &room))
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s: damaged core file; program header %zu of %zu gives bytes of the "
+                            "file to a second part of the memory",
+                            path, i, count);
+        if (segment.p_type == PT_NOTE)
+            take_notes(reach, elf, &segment, file_bytes, &notes_room);
     }
     if (reach->piece_count > 0) /* qsort may not be given the NULL of an empty list */
         qsort(reach->pieces, reach->piece_count, sizeof *reach->pieces, compare_pieces);

@@ -166,6 +166,15 @@ bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t by
     return true;
 }
 
+uint64_t reach_hole_bytes(const struct reach *reach, uint64_t address) {
+    const struct reach_piece *piece = reach->is_core ? find_piece(reach, address) : NULL;
+    if (!piece || address - piece->start >= piece->bytes)
+        return 0;
+    off_t at = (off_t)(piece->offset + (address - piece->start));
+    off_t data = lseek(reach->fd, at, SEEK_DATA);
+    return data < 0 ? (errno == ENXIO ? UINT64_MAX : 0) : (uint64_t)(data - at);
+}
+
 /* True if the range was anonymous memory when the process was opened. */
 static bool is_anonymous(const struct reach *reach, uint64_t address, size_t bytes) {
     size_t low = 0, high = reach->anonymous_count; /* finds the first range that ends behind */

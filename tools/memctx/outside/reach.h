@@ -71,6 +71,9 @@ bool reach_read(const struct reach *reach, uint64_t address, void *to, size_t by
 bool reach_read_touched(const struct reach *reach, uint64_t address, void *to, size_t bytes);
 /* Copies a text of less than `room` bytes with its final 0. */
 bool reach_read_text(const struct reach *reach, uint64_t address, char *to, size_t room);
+/* Returns how many bytes the core file does not hold from an address on; UINT64_MAX: nothing up to
+ * the end of the file; 0 for a process, or if the file system does not tell holes. */
+uint64_t reach_hole_bytes(const struct reach *reach, uint64_t address);
 /* Sets a byte to 1 for each of `count` OS pages that is resident, else to 0. Returns false if the
  * kernel does not tell. */
 bool reach_read_resident(const struct reach *reach, uint64_t address, unsigned char *resident,

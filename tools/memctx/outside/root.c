@@ -66,6 +66,8 @@ static void search(struct tables *tables, uint64_t start, uint64_t end, struct f
         end = start + SEARCH_MAX;
     for (; start < end && !found->root; start += SEARCH_STEP) {
         size_t part = end - start < SEARCH_STEP ? (size_t)(end - start) : SEARCH_STEP;
+        if (reach_hole_bytes(&tables->reach, start) >= part)
+            continue;
         if (!reach_read(&tables->reach, start, bytes, part))
             continue;
         for (size_t at = 0; at + sizeof magic <= part && !found->root; at += OUTSIDE_ALIGNMENT)
