@@ -20,8 +20,8 @@
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). The thread does not start where a filter was
- * installed before the program started, except in containers (sandbox.h) and with
- * MEMCTX_CONTROL=always.
+ * installed before the program started, nor without /proc, which tells of filters, except in
+ * containers (sandbox.h) and with MEMCTX_CONTROL=always.
  */
 #ifndef MEMCTX_CONTROL_H
 #define MEMCTX_CONTROL_H

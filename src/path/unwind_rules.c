@@ -173,10 +173,13 @@ static void read_program_name(void) {
     if (global.exe_asked)
         return;
     global.exe_asked = true;
-    if (!getauxval(AT_BASE) && name && *name == '/')
+    bool is_absolute = name && *name == '/';
+    if ((getauxval(AT_BASE) || !is_absolute) &&
+        os_read_link("/proc/self/exe", global.exe, sizeof global.exe) >= 0)
+        return;
+    global.exe[0] = 0; /* the loader was started as a program, or there is no /proc */
+    if (is_absolute)
         text_add(&path, name);
-    else if (os_read_link("/proc/self/exe", global.exe, sizeof global.exe) < 0)
-        global.exe[0] = 0;
 }
 
 /* Adds the digits of an address without "0x", as names in /proc have them. */

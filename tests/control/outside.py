@@ -533,6 +533,27 @@ def outside_of_a_library_with_another_name():
 
 
 @test
+def program_that_sees_no_proc():
+    """Without /proc the library cannot tell whether system calls are filtered, so it starts its
+    control thread only with MEMCTX_CONTROL=always. The program's functions have names."""
+    program = harness.build_program("tests/cli/programs/allocate.c")
+    hidden = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0"', program]
+    if harness.run_program([*hidden[:4], "mount -t tmpfs none /proc"],
+                           harness.clean_env()).returncode != 0:
+        raise Skip("needs root, to hide /proc in a mount namespace")
+    for control, how in (("auto", "it sees no /proc"), ("always", None)):
+        with runtime_dir() as directory, harness.Target(hidden, directory,
+                                                        MEMCTX_CONTROL=control) as target:
+            check_equal(target.hear(60), "ready", "what the program said")
+            if not how:
+                target.wait_socket()
+            dump = target.dump()
+            check(how in dump["how"] if how else "how" not in dump, f"{control}: {dump.get('how')}")
+            check('"function":"allocate_first"' in json.dumps(dump, separators=(",", ":")),
+                  f"{control}: a function of the program has no name")
+
+
+@test
 def outside_in_a_debugger():
     """A process that a debugger has stopped is read from outside; the dump's reason names the
     debugger."""

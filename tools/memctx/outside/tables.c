@@ -401,9 +401,9 @@ static void take_module(struct tables *tables, const char *module) {
         memcpy(out->build_id, module + OFFSET(tables, module, build_id), bytes);
     }
     uint64_t at = FIELD(tables, module, module, path);
-    if (!reach_read_text(&tables->reach, at, path, sizeof path)) {
-        /* The kernel leaves read-only data of a file out of a core file, but the list of mapped
-         * files has the path. */
+    if (!reach_read_text(&tables->reach, at, path, sizeof path) || path[0] == '\0') {
+        /* The kernel leaves read-only data of a file out of a core file, and the library does not
+         * know the program's path without /proc. But the list of mapped files has the path. */
         path[0] = '\0';
         const struct reach *reach = &tables->reach;
         for (size_t m = 0; m < reach->mapping_count && path[0] == '\0'; m++)

@@ -405,6 +405,14 @@ static bool is_chrooted(const struct process_facts *facts) {
     return length > 0 && !(length == 1 && target[0] == '/');
 }
 
+/* True if the process sees no /proc. */
+static bool lacks_proc(const struct process_facts *facts) {
+    char path[64];
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%d/root/proc/self", (int)facts->thread);
+    return lstat(path, &status) != 0 && errno == ENOENT;
+}
+
 /* Writes why a process has no control thread, if a filter of its system calls is the likely reason.
  * Returns false otherwise. */
 static bool explain_sandbox(const struct process_facts *facts, char *reason, size_t bytes) {
@@ -431,6 +439,13 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     struct process_facts all = *facts;
     bool thread = read_threads(&all);
     char detail[512];
+    if (!thread && all.seccomp == 0 && lacks_proc(facts)) {
+        snprintf(reason, bytes,
+                 "it sees no /proc, which tells whether its system calls are filtered, so the "
+                 "library starts no control thread; mount /proc there, or start it with "
+                 "MEMCTX_CONTROL=always");
+        return;
+    }
     if (!thread && explain_sandbox(&all, reason, bytes))
         return;
     if (explain_directories(facts, detail, sizeof detail)) {
