@@ -225,6 +225,22 @@ def program_is_named_as_started():
 
 
 @test
+def program_with_a_long_path_has_its_name():
+    """A program whose path has more bytes than the command keeps of a command line is named by its
+    file, also with an argument."""
+    with scratch() as directory:
+        folder = os.path.join(directory, "a" * 200, "b" * 200)
+        os.makedirs(folder)
+        program = os.path.join(folder, "shop-server")
+        shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
+        with target([program, "argument"]) as live:
+            for words in (["dump", live.pid], ["doctor", "shop-server"]):
+                text = succeed(*words, env=live.cli_env)
+                check(re.search(rf"^shop-server \(pid {live.pid}\)", text, re.M),
+                      f"{words}: {text[:300]}")
+
+
+@test
 def redis_is_named_redis_server():
     """redis-server is named so, although Debian's is a link to redis-check-rdb and changes its
     arguments."""

@@ -296,11 +296,14 @@ static bool read_exe(const struct process_facts *facts, char *path, size_t bytes
     return length > 0;
 }
 
-/* Returns the name of the program's file if its path has a space and argument 0 ends with this
- * name. Otherwise returns NULL: the name ends at the first space of the command line. */
-static char *find_spaced_name(const struct process_facts *facts) {
+/* Returns the name of the program's file if argument 0 ends with this name, and its path has a
+ * space or is cut off in facts->command. Otherwise returns NULL: the name ends at the first space
+ * of the command line. */
+static char *find_long_name(const struct process_facts *facts) {
     char exe[PATH_MAX], argument[PATH_MAX];
-    if (!strchr(facts->command, ' ') || !read_exe(facts, exe, sizeof exe) || !strchr(exe, ' ') ||
+    bool is_cut = strcspn(facts->command, " ") == sizeof facts->command - 1;
+    if ((!is_cut && !strchr(facts->command, ' ')) || !read_exe(facts, exe, sizeof exe) ||
+        (!is_cut && !strchr(exe, ' ')) ||
         read_proc(facts->thread, "cmdline", argument, sizeof argument) <= 0)
         return NULL;
     const char *slash = strrchr(exe, '/'), *name = slash ? slash + 1 : exe;
@@ -308,9 +311,9 @@ static char *find_spaced_name(const struct process_facts *facts) {
 }
 
 char *process_program(const struct process_facts *facts) {
-    char *spaced = find_spaced_name(facts);
-    if (spaced)
-        return spaced;
+    char *found = find_long_name(facts);
+    if (found)
+        return found;
     char first[sizeof facts->command], second[sizeof facts->command] = "";
     const char *command = facts->command[0] == '-' ? facts->command + 1 : facts->command;
     const char *space = strchr(command, ' ');
