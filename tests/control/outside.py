@@ -40,7 +40,8 @@ def outside_equals_inside():
     """An idle process has equal figures and rules over its socket, read from outside, and while
     stopped. Its uptime is on the clock of the socket, though the kernel made the process
     earlier."""
-    settings = {"MEMCTX_CONTROL": "eager", "MEMCTX_RULES": "nothing=own;PyObject_*=slab"}
+    settings = {"MEMCTX_CONTROL": "eager", "MEMCTX_RULES": "nothing=own;PyObject_*=slab",
+                "MEMCTX_HOLES": "0"}  # else OS pages may go back between two looks
     with runtime_dir() as directory, start_python(directory, late=True, **settings) as target:
         target.wait_socket()
         inside = target.dump("--threads", "--no-symbols")
