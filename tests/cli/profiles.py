@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 
 import pprof_file
 from clitest import CLI, expect, fake, scratch, succeed, target
-from harness import build_program, check, check_equal, clean_env, test
+from harness import build_program, check, check_equal, clean_env, run_cli, test
 
 TYPES = [
     ("alloc_objects", "count"),
@@ -487,6 +487,31 @@ def check_links(snapshot, where):
         check(os.path.islink(os.path.join(where, link)), f"the link {link} was replaced")
         check(os.path.getsize(os.path.join(where, file)) > 100, f"what {link} leads to")
     check_equal(sorted(os.listdir(os.path.join(where, "far"))), ["file", "new"], "files left")
+    check_foreign_link(snapshot, os.path.join(where, "all"))
+
+
+def check_foreign_link(snapshot, folder):
+    """A link that another user may have put into a directory like /tmp is not followed, whatever
+    fs.protected_symlinks is."""
+    if os.geteuid() != 0:
+        return
+    os.mkdir(folder)
+    os.chmod(folder, 0o1777)
+    link, target = os.path.join(folder, "link"), os.path.join(folder, "../secret")
+    os.symlink(target, link)
+    os.lchown(link, 65534, 65534)
+    run_cli("export", snapshot, "--csv", link)
+    check(not os.path.exists(target), "a link of another user was followed to a new file")
+    with open(target, "w", encoding="ascii") as file:
+        file.write("old")
+    if not os.path.islink(link):
+        os.remove(link)
+        os.symlink(target, link)
+        os.lchown(link, 65534, 65534)
+    run_cli("export", snapshot, "--csv", link)
+    check_equal(os.path.getsize(target), 3, "bytes of the file behind a link of another user")
+    os.remove(target)
+    shutil.rmtree(folder)
 
 
 @test

@@ -60,12 +60,40 @@ static char *temporary_name(const char *path) {
     return cli_format("%.*s%s", (int)(length < most ? length : most), path, suffix);
 }
 
-/* Returns the name of the file that a symbolic link leads to, also if there is no such file yet;
- * `path` itself if it is no link, or the links lead to no name. The caller frees the text. */
+/* True if another user may have put this link into a directory like /tmp. The kernel does not
+ * follow such a link if fs.protected_symlinks is 1. `fd`: the link, opened with O_PATH. */
+static bool is_foreign(const char *name, int fd) {
+    struct stat link, folder;
+    const char *slash = strrchr(name, '/');
+    char *of = cli_format("%.*s.", slash ? (int)(slash + 1 - name) : 0, name);
+    bool foreign = fstat(fd, &link) != 0 || stat(of, &folder) != 0 ||
+                   ((folder.st_mode & S_ISVTX) && (folder.st_mode & S_IWOTH) &&
+                    link.st_uid != geteuid() && link.st_uid != folder.st_uid);
+    free(of);
+    return foreign;
+}
+
+/* Reads where a symbolic link leads. Returns the length of `target`; 0 or less: `name` is no link.
+ * *foreign: is_foreign, of the link that was read. */
+static ssize_t read_link(const char *name, char *target, size_t size, bool *foreign) {
+    int fd = open(name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, size);
+    *foreign = length > 0 && is_foreign(name, fd);
+    if (fd >= 0)
+        close(fd);
+    return length;
+}
+
+/* Returns the name of the file that a symbolic link leads to, also if there is no such file yet.
+ * Returns `path` itself if it is no link, if the links lead to no name, or if a link may be another
+ * user's: then the link `path` is replaced. The caller frees the text. */
 static char *follow_links(const char *path) {
     char *name = cli_copy(path), target[PATH_MAX];
     for (int i = 0; i < LINKS_MAX; i++) {
-        ssize_t length = readlink(name, target, sizeof target - 1);
+        bool foreign;
+        ssize_t length = read_link(name, target, sizeof target - 1, &foreign);
+        if (foreign)
+            break;
         if (length <= 0)
             return name;
         target[length] = '\0';
@@ -128,16 +156,15 @@ static _Noreturn void die_unwritable(const char *path) {
 
 void output_begin(struct output *output, const char *path) {
     struct stat status;
-    bool exists = stat(path, &status) == 0;
+    bool is_dash = strcmp(path, "-") == 0, exists = !is_dash && stat(path, &status) == 0;
     if (path[0] == '\0')
         cli_usage("the name of the file to write is empty");
-    if (!exists && errno == ENAMETOOLONG)
+    if (!exists && !is_dash && errno == ENAMETOOLONG)
         cli_die(CLI_REFUSED, "%s: cannot be written; %s; choose a name of at most %d bytes", path,
                 strerror(errno), NAME_MAX);
-    /* The kernel follows no link of another user in /tmp, so this command does not either. */
-    if (!exists && errno != ENOENT)
+    if (!exists && !is_dash && errno != ENOENT)
         die_unwritable(path);
-    bool standard = strcmp(path, "-") == 0 || (exists && is_open_as(&status, STDOUT_FILENO));
+    bool standard = is_dash || (exists && is_open_as(&status, STDOUT_FILENO));
     signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
     *output = (struct output){.path = path, .fd = -1, .mode = exists ? status.st_mode : 0666};
     output->final = standard ? NULL : find_final_name(path, exists ? &status : NULL);

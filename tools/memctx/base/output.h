@@ -19,7 +19,8 @@ struct output {
     FILE *file;
     FILE *plain; /* stream that `file` writes to, if `file` compresses; else NULL */
     const char *path;
-    char *final;     /* path that the complete file gets, behind links; NULL: as temporary */
+    char *final;     /* path that the complete file gets, behind links; NULL: `path` is written to
+                        directly */
     char *temporary; /* path of the temporary file; NULL: `path` is written to directly */
     int fd;
     unsigned mode; /* permissions of the file that is replaced; all if there is none */
