@@ -21,6 +21,7 @@ static struct {
     uint32_t surplus; /* heaps without a thread beyond those that stay, at the last look */
     uint32_t below;   /* the next look marks heaps with lower numbers; 0: it begins at the first */
     uint32_t in_vain; /* looks in a row that retired nothing */
+    bool shared_was_inside; /* as heap.was_inside, for the thread that uses the shared heap */
 } state;
 
 /* Returns how many heaps without a thread are to stay for new threads. */
@@ -124,10 +125,22 @@ static void unmark_owners(void) {
 /* --- 3. take out and give back ---------------------------------------------------------------- */
 
 static bool is_inside(const struct heap *heap) {
-    uint32_t kind = load_acquire(&heap->state);
-    if (kind == HEAP_SHARED)
-        return load_acquire(&heap->lock.word);
-    return kind == HEAP_OWNED && load_acquire(&heap->busy);
+    return load_acquire(&heap->state) == HEAP_OWNED && load_acquire(&heap->busy);
+}
+
+/* Adds the heap's counts of look-ups to those of the totals. */
+static void keep_counts(struct heap *heap) {
+    const struct paths *from = paths_of(heap);
+    struct paths *to = paths_of(heap_global.totals);
+    add_owner(&to->guessed, from->guessed);
+    add_owner(&to->replayed, from->replayed);
+    add_owner(&to->missed, from->missed);
+    add_owner(&to->flushed, from->flushed);
+    add_owner(&to->walked_far, from->walked_far);
+    for (int kind = 0; kind < PATH_KINDS; kind++) {
+        add_owner(&to->timed_ns[kind], from->timed_ns[kind]);
+        add_owner(&to->timed_count[kind], from->timed_count[kind]);
+    }
 }
 
 /* Takes up to `most` marked heaps out of the list. Returns how many heaps left. */
@@ -141,6 +154,7 @@ static uint32_t take_out(uint32_t most) {
         if (count == most || !lock_try(&heap->lock))
             continue;
         if (load_acquire(&heap->state) == HEAP_PARKED && heap_retire(heap)) {
+            keep_counts(heap);
             heap->retired = state.retired;
             state.retired = heap;
             count++;
@@ -149,6 +163,7 @@ static uint32_t take_out(uint32_t most) {
     }
     for (struct heap *heap = load_acquire(&heap_global.first); count && heap; heap = heap->next)
         heap->was_inside = true;
+    state.shared_was_inside = true;
     return count;
 }
 
@@ -156,7 +171,9 @@ static uint32_t take_out(uint32_t most) {
  * outside since. After the barrier, a thread that seems to be outside has finished all reads of its
  * last call, and its next call does not find the heaps. */
 static bool all_were_outside(void) {
-    bool ordered = os_barrier_in_threads(), inside = false;
+    bool ordered = os_barrier_in_threads(), inside;
+    state.shared_was_inside = state.shared_was_inside && (!ordered || heap_shared_is_locked());
+    inside = state.shared_was_inside;
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {
         heap->was_inside = heap->was_inside && (!ordered || is_inside(heap));
         inside |= heap->was_inside;
@@ -182,8 +199,10 @@ static void retire(uint32_t wanted, bool over) {
     lock_take(&heap_global.lock);
     uint32_t marked = mark_some(over);
     lock_release(&heap_global.lock);
-    if (!marked)
+    if (!marked) {
+        state.in_vain++;
         return;
+    }
     unmark_owners();
     lock_take(&heap_global.lock);
     uint32_t count = take_out(wanted);
@@ -200,10 +219,10 @@ void retire_look(void) {
         give_back();
     } else {
         uint32_t wanted = count_wanted(over);
-        if (wanted)
-            retire(wanted, over);
-        else
+        if (!wanted)
             state.in_vain = 0;
+        else if (os_barrier_in_threads())
+            retire(wanted, over);
     }
     unsigned doubled = state.in_vain < DOUBLED_MOST ? state.in_vain : DOUBLED_MOST;
     state.next_ns = now + ((over || state.retired ? LOOK_OVER_NS : LOOK_NS) << doubled);

@@ -57,7 +57,7 @@ static void add_to_list(struct heap *heap) {
 
 uint32_t heap_numbers(void) {
     const struct heap *heap = load_acquire(&heap_global.first);
-    if (heap && !heap->number) /* the shared heap */
+    while (heap && !heap->number) /* the shared heap; a forked child may have two */
         heap = heap->next;
     return heap ? heap->number + 1 : 1;
 }
@@ -103,7 +103,7 @@ static struct heap *adopt_parked(uint32_t tid) {
             heap->kept_bytes = 0;
             heap->tid = tid;
             heap->thread_exits = 0;
-            heap->may_retire = false;
+            store_owner(&heap->may_retire, false);
             heap->busy = 1; /* until heap_acquire has tidied the heap up */
             store_release(&heap->state, HEAP_OWNED);
         }
@@ -277,12 +277,15 @@ bool heap_retire(struct heap *heap) {
         heap_fold(heap, view, totals, sum);
     }
     fold_remote(heap);
+    for (uint32_t i = 0; i < heap->freed_of_count; i++) /* what the totals have no room for */
+        add_relaxed(&heap_global.lost_remote, heap->freed_of[i]);
     segment_span_cache_end(&heap->span_cache);
     remove_from_list(heap);
     store_release(&heap->state, HEAP_ORPHAN);
     heap_global.heaps--;
     add_relaxed(&heap_global.parked, -1);
-    add_relaxed(&heap_global.own_free, -heap->own_free_published);
+    /* heap_global.own_free stays: without pages, the heap's part (own_free_published) and the
+     * changes by visitors add up to 0. */
     return true;
 }
 
@@ -334,6 +337,10 @@ struct heap *heap_shared_lock(void) {
 struct heap *heap_shared_try(void) {
     struct heap *heap = the_shared();
     return lock_try(&heap->lock) ? shared_locked(heap) : NULL;
+}
+
+bool heap_shared_is_locked(void) {
+    return load_acquire(&the_shared()->lock.word);
 }
 
 void heap_shared_unlock(struct heap *heap) {

@@ -318,6 +318,7 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
 /* Returns the shared heap, locked and ready. NULL: this thread holds the lock already, so the
  * caller is a signal handler that interrupted a use of the shared heap. */
 struct heap *heap_shared_lock(void);
+bool heap_shared_is_locked(void); /* any thread */
 /* Like heap_shared_lock, but for a caller that holds no lock; never waits. NULL: another thread
  * holds the lock. */
 struct heap *heap_shared_try(void);

@@ -86,10 +86,10 @@ enum region_misuse {
     MISUSE_WRITTEN_FREE,
     MISUSE_FREED_IN_RESET
 };
+void region_free_empty(struct bins *bins); /* frees a region without pages; `bins` may be NULL */
 /* Sets the policy of a region's next chunks (PLACE_DEFAULT, or a value from PLACE_SLAB on). Pages
  * that do not fit the new policy get no new chunks, and each of these pages is given back when it
  * is empty. */
-void region_free_empty(struct bins *bins); /* frees a region without pages; `bins` may be NULL */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
 /* Prints a line that names the misuse, the address and the call paths, and ends the program. */
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,

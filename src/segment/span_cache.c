@@ -72,7 +72,7 @@ static void grow(struct span_cache *cache, uint32_t slices) {
         if (!cache->is_listed) {
             cache->is_listed = true;
             cache->next = global.span_caches;
-            global.span_caches = cache;
+            store_release(&global.span_caches, cache); /* a child may be forked here */
         }
         note_use(cache, slices); /* the places stay at the next look */
         set_places(cache, slices, wanted);
@@ -101,9 +101,10 @@ void segment_span_cache_end(struct span_cache *cache) {
     for (uint32_t slices = 1; slices <= SPAN_CACHE_SLICES; slices++)
         give_back(cache, slices);
     struct span_cache **at = &global.span_caches;
-    while (*at != cache)
+    while (*at && *at != cache)
         at = &(*at)->next;
-    *at = cache->next;
+    if (*at) /* else this child was forked while another thread changed the list */
+        *at = cache->next;
     cache->is_listed = false;
     lock_release(&global.lock);
 }

@@ -366,7 +366,8 @@ MUTANTS = {
         "TREE_ROOT : TREE_TRUNCATED};", ["invariant-3-no-unwind-info"]),
     "frame-pointers-are-followed": (
         "src/path/stack_rules.c",
-        "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n        return false;",
+        "    if (!walker->rbp_at || !readable(walker->stack, walker->rbp_at))\n"
+        "        return false;",
         "    if (!walker->rbp_at)\n        return false;\n"
         "    if (!word_at(word_at(walker->rbp_at)))\n        return false;",
         ["invariant-3-garbage-frame-pointer"]),
@@ -914,7 +915,7 @@ MUTANTS = {
         "src/context/retire.c", "        store_owner(&heap->may_retire, false);",
         "        (void)heap;", ["model:heap-is-retired-under-frees"]),
     "adopted-heaps-stay-marked": (
-        "src/region/heap.c", "            heap->may_retire = false;\n", "",
+        "src/region/heap.c", "            store_owner(&heap->may_retire, false);\n", "",
         ["model:heap-is-adopted-while-marked"]),
     "quiet-pages-are-punched-while-their-owner-is-inside": (
         "src/context/visit.c", " && !load_acquire(&heap->busy);", " && heap;",
