@@ -314,6 +314,22 @@ static void drop_oldest(unsigned most) {
         marks_pin();
 }
 
+/* Returns the bytes of the marks that make_room may drop. */
+static uint64_t droppable_bytes(void) {
+    uint64_t bytes = 0, newest_ns = 0, newest_bytes = 0;
+    for (unsigned i = 0; kept_marks && i < MARKS_KEPT_MAX; i++) {
+        const struct mark *mark = &kept_marks->slots[i];
+        if (!mark->uptime_ns)
+            continue;
+        bytes += mark->bytes;
+        if (mark->uptime_ns > newest_ns) {
+            newest_ns = mark->uptime_ns;
+            newest_bytes = mark->bytes;
+        }
+    }
+    return bytes - newest_bytes;
+}
+
 /* Drops the oldest marks of MEMCTX_MARKS, but not the newest one, until a mark has room in the slot
  * `mark`. Returns how many bytes that mark may take. */
 static uint64_t make_room(const struct mark *mark) {
@@ -398,8 +414,9 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
                       : "all marks are in use; use the name of an existing mark to replace it");
         return WIRE_REFUSED;
     }
-    /* If there is no room even without all marks, none is dropped in vain. */
-    return make_mark(mark, name, find_limit((uint64_t)marks_bytes) ? make_room(mark) : 0, text);
+    /* If there is no room even without the marks that make_room may drop, none is dropped. */
+    bool fits = find_limit(mark->bytes + droppable_bytes()) >= MARK_CHUNK_BYTES;
+    return make_mark(mark, name, fits ? make_room(mark) : 0, text);
 }
 
 void marks_forget(void) {
