@@ -398,7 +398,7 @@ static uint64_t learn(uintptr_t key) {
     struct cfi_rule rule = cfi_find_rule(&object, pc);
     /* The only code of the loader without unwind information is its entry, which calls the
      * constructors of libraries and then jumps to the program. Nothing called it. */
-    if (rule.kind == CFI_NONE && object.start == getauxval(AT_BASE))
+    if (rule.kind == CFI_NONE && !rule.function && object.start == getauxval(AT_BASE))
         rule.kind = CFI_END;
     lock_take(&unwind_rules_lock);
     uint32_t module = module_learn(&object);
