@@ -69,15 +69,23 @@ static uint32_t compared_frames(const struct blame_paths *paths, const uint64_t 
     return count;
 }
 
+/* Returns the key of frame number `i` of a path. Generated code that calls malloc itself is the
+ * only frame that is compared, so its key is that of the address. */
+static uint64_t key_at(const struct blame_paths *paths, const uint64_t *sources, uint32_t number,
+                       uint32_t i) {
+    const struct model_frame *frame =
+        paths->model->contexts[paths->frames[paths->first[number] + i]].frame;
+    uint64_t source = sources[frame->number];
+    return source || i ? source : folding_mix(folding_function_key(frame), frame->address);
+}
+
 static bool are_alike(const struct blame_paths *paths, const uint64_t *sources, uint32_t a,
                       uint32_t b) {
-    const struct model_context *contexts = paths->model->contexts;
     uint32_t count = compared_frames(paths, sources, a);
     if (compared_frames(paths, sources, b) != count)
         return false;
     for (uint32_t i = 0; i < count; i++)
-        if (sources[contexts[paths->frames[paths->first[a] + i]].frame->number] !=
-            sources[contexts[paths->frames[paths->first[b] + i]].frame->number])
+        if (key_at(paths, sources, a, i) != key_at(paths, sources, b, i))
             return false;
     return true;
 }
@@ -100,9 +108,8 @@ static void find_alike(struct blame_paths *paths) {
         paths->same[i] = i;
         if (paths->first[i + 1] == paths->first[i])
             continue;
-        uint32_t end = paths->first[i] + compared_frames(paths, sources, i);
-        for (uint32_t k = paths->first[i]; k < end; k++)
-            hash = folding_mix(hash, sources[model->contexts[paths->frames[k]].frame->number]);
+        for (uint32_t k = 0, count = compared_frames(paths, sources, i); k < count; k++)
+            hash = folding_mix(hash, key_at(paths, sources, i, k));
         size_t slot = hash & (slots - 1);
         while (table[slot] != 0 && !are_alike(paths, sources, table[slot] - 1, i))
             slot = (slot + 1) & (slots - 1);

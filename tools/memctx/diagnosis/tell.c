@@ -488,9 +488,11 @@ static void print_not_watched(const struct findings_input *input) {
 
 void tell_findings(const struct findings_input *input, const struct findings *findings,
                    const struct tell_options *options) {
-    size_t marks = input->samples->count - 1;
+    struct samples judged = samples_to_judge(input->samples);
+    size_t marks = judged.count - 1; /* without a mark that was set just now */
     bool explained = false;
     char *verdict = tell_verdict(input, findings);
+    free(judged.samples);
     wrap_print(verdict, 0, 0);
     free(verdict);
     print_process(input);

@@ -188,7 +188,7 @@ bool tables_open(struct tables *tables, const char *source, struct cli_failure *
         candidates++;
         search(tables, reach->mappings[i].start, reach->mappings[i].end, &found);
     }
-    for (size_t i = 0; candidates == 0 && i < reach->mapping_count && !found.root; i++)
+    for (size_t i = 0; !found.other && i < reach->mapping_count && !found.root; i++)
         if (may_have_root(reach, i))
             search(tables, reach->mappings[i].start, reach->mappings[i].end, &found);
     /* gcore writes the list of files behind the memory, so a file that is cut off lacks it first.

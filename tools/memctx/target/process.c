@@ -442,7 +442,8 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
     struct process_facts all = *facts;
     bool thread = read_threads(&all);
     char detail[512];
-    if (!thread && all.seccomp == 0 && lacks_proc(facts)) {
+    bool is_always = control && strcmp(control, "always") == 0;
+    if (!thread && all.seccomp == 0 && !is_always && lacks_proc(facts)) {
         snprintf(reason, bytes,
                  "it sees no /proc, which tells whether its system calls are filtered, so the "
                  "library starts no control thread; mount /proc there, or start it with "
