@@ -261,7 +261,7 @@ def watch_bounds_the_events_that_wait():
         with Watch(None, "--all", "--match", OWN_NAME, *conditions, "--do", "exec:sleep 60",
                    env=harness.clean_env(XDG_RUNTIME_DIR=runtime)) as watch:
             failed = watch.until("failed")
-            check("are left out, because 1024 events wait" in failed["text"], failed)
+            check("are left out, because 1024 earlier events still wait" in failed["text"], failed)
             held = sum(event["event"] == "condition" for event in watch.seen)
             check_equal(held, 1025, "conditions that held until then")
             check_equal(watch.end()[0], 1, "status")

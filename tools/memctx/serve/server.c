@@ -428,9 +428,10 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
         return MHD_YES;
     }
     if (request->connection->long_query)
-        return send_refusal(request, MHD_HTTP_URI_TOO_LONG,
-                            "the query of the address is too long; an address takes at most four "
-                            "arguments");
+        return send_refusal(
+            request, MHD_HTTP_URI_TOO_LONG,
+            "the query of the address has more than 8192 bytes or 100 arguments; an "
+            "address takes at most four arguments");
     return request->answer ? send_answer(request) : begin_request(server, request, url, version);
 }
 

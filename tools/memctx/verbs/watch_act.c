@@ -431,7 +431,7 @@ static void leave_out(const struct watch_event *event) {
     failures++;
     condition_action_failed(&event->process->states[event->condition]);
     watch_log(&line,
-              "the actions for %s are left out, because %d events wait for theirs; give fewer "
+              "the actions for %s are left out, because %d earlier events still wait; give fewer "
               "conditions, or end slow actions with --timeout",
               condition_text(event), EVENTS_MAX);
 }
