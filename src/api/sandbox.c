@@ -3,15 +3,13 @@
  * prctl and syscall, which the program calls in place of libc's functions, so that the library sees
  * a process that is about to restrict its system calls, or to enter a namespace (namespaces.c).
  *
- * A program installs a filter of system calls with prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp),
- * directly or through libseccomp, which uses the same calls. The control thread ends before the
- * call is made, so that the filter never applies to that thread. PR_SET_NO_NEW_PRIVS, which
- * programs set before they install a filter, changes nothing: the flag alone forbids no system call
- * of this library, and some programs set it without a filter (workers of haproxy). This file passes
- * each call on to the function that the program would call without this library: libc's, or that of
- * another preloaded library, which may answer the call itself. This file makes no system call by an
- * instruction of its own, because a program may tell the kernel that only libc's code makes system
- * calls (PR_SET_SYSCALL_USER_DISPATCH).
+ * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
+ * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
+ * same calls. The control thread ends before the call is made, so that the filter never applies to
+ * that thread. This file passes each call on to the function that the program would call without
+ * this library: libc's, or that of another preloaded library, which may answer the call itself.
+ * This file makes no system call by an instruction of its own, because a program may tell the
+ * kernel that only libc's code makes system calls (PR_SET_SYSCALL_USER_DISPATCH).
  */
 #include "api/namespaces.h"
 #include "control/control.h"
@@ -38,6 +36,12 @@ static bool is_filter(long number, const unsigned long *arguments) {
     return number == SYS_prctl ? arguments[0] == PR_SET_SECCOMP &&
                                      arguments[1] == SECCOMP_MODE_FILTER && arguments[2]
                                : arguments[0] == SECCOMP_SET_MODE_FILTER && arguments[2];
+}
+
+/* Programs set PR_SET_NO_NEW_PRIVS before they install a filter. The flag alone forbids no system
+ * call of this library. */
+static bool gives_up_privileges(long number, const unsigned long *arguments) {
+    return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
 }
 
 /* After this call, the instruction that reads the processor's time-stamp counter raises SIGSEGV,
@@ -85,7 +89,9 @@ static long call_syscall(long number, const unsigned long *a) {
 static long call(long number, const unsigned long *arguments, bool by_name) {
     uint32_t before;
     bool strict = is_strict(number, arguments);
-    bool changed = (strict || is_filter(number, arguments)) && control_restrict(strict, &before);
+    bool changed =
+        (strict || is_filter(number, arguments) || gives_up_privileges(number, arguments)) &&
+        control_restrict(strict, &before);
     if (UNLIKELY(forbids_counter(number, arguments)))
         store_release(&os_counter_forbidden, true);
     long result = by_name ? call_prctl(arguments) : call_syscall(number, arguments);

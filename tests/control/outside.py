@@ -189,6 +189,12 @@ def outside_without_socket():
                   "a program that never allocates")
             check_equal(f"{read(target.pid)['rss_bytes'] >> 10} kB",
                         harness.read_status(target.pid, "VmRSS"), "the resident set")
+        with harness.Target(["setpriv", "--no-new-privs", "cat"], directory) as target:
+            wait_until(lambda: open(f"/proc/{target.pid}/comm").read() == "cat\n" and
+                       "libmemctx" in maps_of(target.pid), "cat")
+            # on a busy machine it may have a socket
+            how = read(target.pid).get("how", "no_new_privs")
+            check("no_new_privs" in how, f"a young process that has set no_new_privs: {how}")
         # On a busy machine cat may start so slowly that it gets a socket, so the test starts up to
         # 20.
         check(any(cat_is_read_from_outside(directory) for _ in range(20)), "each cat has a socket")

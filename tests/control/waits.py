@@ -97,7 +97,7 @@ def waits_in_odd_places():
                    for line in run("places", XDG_RUNTIME_DIR=directory).splitlines())
         want = {"in a handler": "1", "in a handler below qsort": "1", "below qsort": "1",
                 "below unknown code": "1", "in a vfork child": "1", "in a restricted child": "1",
-                "in a child without new privileges": "2", "in a child": "2",
+                "in a child": "2",
                 "in a child of a handler": "1",
                 "in a child of a handler that interrupted a system call": "2",
                 "before": "1", "plainly": "2"}

@@ -70,10 +70,13 @@ static bool read_stat(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
-/* Adds the restriction of a thread (seccomp) that its file `status` shows. */
+/* Adds the restrictions of a thread (no_new_privs, seccomp) that its file `status` shows. */
 static void add_restrictions(struct process_facts *facts, const char *status) {
+    const char *privileges = strstr(status, "\nNoNewPrivs:");
     const char *seccomp = strstr(status, "\nSeccomp:");
     int mode = seccomp ? atoi(seccomp + strlen("\nSeccomp:")) : 0;
+    if (privileges && atoi(privileges + strlen("\nNoNewPrivs:")) > 0)
+        facts->no_new_privileges = true;
     if (mode > facts->seccomp)
         facts->seccomp = mode;
 }
@@ -419,16 +422,23 @@ static bool lacks_proc(const struct process_facts *facts) {
 /* Writes why a process has no control thread, if a filter of its system calls is the likely reason.
  * Returns false otherwise. */
 static bool explain_sandbox(const struct process_facts *facts, char *reason, size_t bytes) {
-    if (facts->seccomp == 0)
+    if (facts->seccomp == 0 && !facts->no_new_privileges)
         return false;
     if (facts->seccomp == 1) {
         snprintf(reason, bytes,
                  "it is in seccomp's strict mode, which allows no thread and no socket");
-    } else {
+    } else if (facts->seccomp != 0) {
         snprintf(reason, bytes,
                  "its system calls are filtered (seccomp), so it has no control thread and no "
                  "socket; if the filter was there from the start, and is known to let memctx pass, "
                  "start it with MEMCTX_CONTROL=always");
+    } else {
+        snprintf(reason, bytes,
+                 "it has set no_new_privs, as programs do before they filter their system calls "
+                 "(seccomp), so it has no control thread; or it %s",
+                 facts->age_s < 1.0 ? "is too young: try again"
+                                    : "has not allocated since its first 20 ms, and has not waited "
+                                      "since its first 0.5 s");
     }
     return true;
 }

@@ -30,6 +30,7 @@ struct process_facts {
     int64_t rss_bytes;
     int64_t anonymous_bytes; /* part of the resident set that is in no file; -1: not known */
     int seccomp;             /* 0: system calls are not filtered; 1: strict mode; 2: by filters */
+    bool no_new_privileges;
     char name[PROCESS_NAME_BYTES]; /* name in the kernel, cut at 15 characters */
     char command[256];             /* the command line with spaces, or the name in brackets */
 };
