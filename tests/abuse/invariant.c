@@ -45,6 +45,8 @@ __attribute__((noinline)) static void *allocate_b(size_t size) {
 
 /* --- 1: sums ------------------------------------------------------------------------------ */
 
+static _Atomic unsigned long turns; /* of all threads */
+
 static void *allocate_and_free(void *argument) {
     void *blocks[100] = {NULL};
     unsigned long state = (unsigned long)argument;
@@ -53,6 +55,7 @@ static void *allocate_and_free(void *argument) {
         unsigned slot = (unsigned)(state >> 33) % 100;
         free(blocks[slot]);
         blocks[slot] = state >> 60 & 1 ? allocate_a(state >> 52) : allocate_b(state >> 50);
+        turns++;
         if (slot == 0)
             usleep(100);
     }
@@ -68,6 +71,8 @@ static int sums(void) {
     for (unsigned long i = 0; i < 4; i++)
         if (pthread_create(&threads[i], NULL, allocate_and_free, (void *)(i + 1)))
             return 1;
+    while (turns < 4000)
+        usleep(1000);
     if (!stand_still("busy"))
         return 1;
     stopping = 1;

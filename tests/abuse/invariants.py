@@ -75,6 +75,7 @@ def sums_when_quiescent():
         check_equal(figure(dump, "allocate_a", "live_chunks"), 1000, "chunks of allocate_a")
         check_equal(figure(dump, "allocate_a", "requested_bytes"), 100000, "bytes of allocate_a")
         check_equal(figure(dump, "allocate_b", "requested_bytes"), 0, "bytes of allocate_b")
+        check_equal(figure(dump, "allocate_b", "live_chunks"), 0, "chunks of allocate_b")
         for context in dump["contexts"]:
             own = context["self"]
             check_equal(own["allocs"] - own["frees"], own["live_chunks"],

@@ -7,7 +7,7 @@ import time
 
 import harness
 from clitest import expect, fake, succeed
-from harness import check, check_equal, test, test_named
+from harness import check, check_equal, in_tries, test, test_named
 
 
 @test
@@ -205,6 +205,7 @@ def contexts_keep_their_numbers_until_they_are_named():
 
 
 @test
+@in_tries  # fails if the command asks again before the server has closed the connection
 def a_connection_that_was_idle_is_made_again():
     """A request that changes something is sent over a new connection, if the target has closed the
     old one while the command looked up names."""
