@@ -9,6 +9,7 @@
 #define LOOK_OVER_NS 50000000UL /* the same while the tables are above their limit */
 /* The time doubles after each look in vain, at most this many times. */
 #define DOUBLED_MOST 6U
+/* At least this many heaps without a thread stay while the tables are within their limit. */
 #define KEPT_LEAST 8U
 #define CANDIDATES_MOST 256U /* most heaps that one look marks */
 /* The library unmaps no segment while this many segments, at most, are read. */

@@ -7,10 +7,10 @@
  * control thread *retires* such heaps: their figures move to the heap of the totals, and their
  * memory goes back.
  *
- * A heap may be retired if its chunks are all freed. Heaps of named contexts stay, because these
- * contexts name the heap, and so does the heap of the first thread. While the tables are within
- * their limit, at least KEPT_LEAST heaps without a thread stay for new threads, and at least as
- * many as there are threads with a heap.
+ * A heap may be retired if its chunks are all freed. Two kinds of heaps stay: a heap with a view of
+ * a named context, because that context may point to the heap, and the first heap, which is part of
+ * the library's data. While the tables are within their limit, at least KEPT_LEAST heaps without a
+ * thread stay for new threads, and at least as many as there are threads with a heap.
  *
  * Three steps, so that no thread uses a heap that is gone:
  *   1. Under heap_global.lock, the heaps that may be retired are marked (heap.may_retire). A thread
