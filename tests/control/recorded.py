@@ -58,6 +58,26 @@ def patch(data, at, offset, bytes_new):
     data[at:at + BLOCK.size] = head + struct.pack("<Q", checksum(head))
 
 
+def ids_of(body):
+    """The ids of the entries in the body of a moment."""
+    count, entry_bytes = struct.unpack_from("<II", body, 20)
+    numbers, value, shift = [], 0, 0
+    for byte in body[len(body) - entry_bytes:]:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            numbers.append(value)
+            value = shift = 0
+    ids, at, number = [], 0, 0
+    while at < len(numbers):
+        first = numbers[at]
+        number += first >> 2
+        ids.append(number)
+        at += 3 + 2 * (first & 1) + (first >> 1 & 1)
+    check_equal(len(ids), count, "entries of a moment")
+    return ids
+
+
 def wall_s(moment):
     return struct.unpack_from("<Q", moment[2])[0] / 1e9
 

@@ -164,11 +164,15 @@ static bool is_stopped(const struct process_facts *facts) {
     return facts->state == 'T' || facts->state == 't';
 }
 
-/* Waits for 5 ms, then reads the facts anew. */
+/* Waits for 5 ms, then reads the facts anew. Returns false if the process has ended. */
+static bool read_again(struct process_facts *facts) {
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    return process_read_facts(facts->pid, facts);
+}
+
 static void look_again(struct process_facts *facts) {
     pid_t pid = facts->pid;
-    nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-    if (!process_read_facts(pid, facts))
+    if (!read_again(facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
 }
 
@@ -192,11 +196,9 @@ static void wait_for_library(struct process_facts *facts) {
 /* Opens a process that does not answer. The tables of a process that has just begun cannot be read
  * before the loader has relocated the library. */
 static bool open_outside(struct target *target, const char *why, struct cli_failure *failure) {
-    for (int i = 0; !client_open_outside(&target->client, &target->facts, why, failure); i++) {
-        if (i == LOADING_LOOKS || target->facts.age_s > LOADING_S)
+    for (int i = 0; !client_open_outside(&target->client, &target->facts, why, failure); i++)
+        if (i == LOADING_LOOKS || target->facts.age_s > LOADING_S || !read_again(&target->facts))
             return false;
-        look_again(&target->facts);
-    }
     return true;
 }
 
