@@ -371,7 +371,7 @@ EXPORT void *pvalloc(size_t size) {
 }
 
 EXPORT size_t malloc_usable_size(void *chunk) {
-    return chunk ? region_usable(chunk) : 0;
+    return region_usable(chunk);
 }
 
 #ifndef MEMCTX_UNIT

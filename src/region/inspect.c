@@ -20,9 +20,34 @@ uint32_t region_context_of(const void *chunk) {
     return page ? page_kind_of(page)->context_of(page, chunk) : REGION_NO_CONTEXT;
 }
 
-size_t region_usable(const void *chunk) {
+/* Returns the size of the block that starts at `chunk` and holds nothing but the chunk; 0: the
+ * chunk may be of another kind. redis calls malloc_usable_size for each malloc and each free, so
+ * the common case calls no function. Reads the header of a page that may belong to another thread:
+ * these members do not change while the page has a chunk, and no flag that other threads set
+ * changes the result. */
+INLINE size_t usable_of_narrow(const void *chunk) {
+    const unsigned others = META_WIDE | META_ALIGNED | META_CHECKED;
+    bool exact;
+    if (UNLIKELY(!segment_is_near(chunk)))
+        return 0;
+    const struct page *page = segment_slice_of(chunk);
+    /* Only the header of a page's first slice has the heap; `heap` is NULL in the others. */
+    if (UNLIKELY(!page->heap) && !(page -= page->back)->heap)
+        return 0;
+    if (UNLIKELY(load_relaxed(&page->meta_shift) & others))
+        return 0;
+    (void)blocks_index_narrow(page, blocks_granule_narrow(page, chunk), chunk, &exact);
+    return LIKELY(exact) ? page->block_bytes : 0;
+}
+
+static NOINLINE size_t usable_by_page_kind(const void *chunk) {
     const struct page *page = region_page_of(chunk);
     return page ? page_kind_of(page)->usable(page, chunk) : 0;
+}
+
+size_t region_usable(const void *chunk) {
+    size_t narrow = usable_of_narrow(chunk);
+    return LIKELY(narrow) ? narrow : usable_by_page_kind(chunk);
 }
 
 size_t region_requested(const void *chunk) {
