@@ -79,6 +79,11 @@ void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame);
 /* The thread has entered, and `view` pays. Allocates any size. */
 void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t alignment,
                        enum allocate_how how, uintptr_t frame);
+/* Resize a chunk of any kind to any size; realloc.c calls them when it cannot serve the request
+ * itself. For resize_entered the thread has entered, and `view` pays; NULL: find the view. For
+ * resize_not_entered the thread has not entered. */
+void *resize_entered(struct heap *heap, struct view *view, void *old, size_t size, uintptr_t frame);
+void *resize_not_entered(void *old, size_t size, uintptr_t frame);
 /* For operator new when memory is short: calls the new-handler and tries again, or throws. */
 void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 /* True if the program defines a throwing operator new itself. Then the nothrow operators must call

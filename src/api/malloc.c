@@ -49,11 +49,6 @@ static bool is_past_limit(struct heap *heap, struct view *view, const struct req
     return true;
 }
 
-/* True if there may be a context with a limit, or with guarded chunks. */
-static bool limits_exist(void) {
-    return load_relaxed(&region_named_any) || terms_exist();
-}
-
 /* Allocates or resizes. `view` NULL: looks up the view that pays. Returns NULL when memory is
  * short, or when a limit would be exceeded; *limited as in is_past_limit. */
 static void *serve(struct heap *heap, struct view *view, const struct request *request,
@@ -263,6 +258,17 @@ void *allocate_entered(struct heap *heap, struct view *view, size_t size, size_t
     return serve_entered(heap, THREAD_OWN, view, &request, frame);
 }
 
+void *resize_entered(struct heap *heap, struct view *view, void *old, size_t size,
+                     uintptr_t frame) {
+    struct request request = {.size = size, .alignment = 1, .old = old};
+    return serve_entered(heap, THREAD_OWN, view, &request, frame);
+}
+
+void *resize_not_entered(void *old, size_t size, uintptr_t frame) {
+    struct request request = {.size = size, .alignment = 1, .old = old};
+    return serve_not_entered(&request, frame);
+}
+
 /* Takes a block of the view's current page if all blocks of that page have the alignment. NULL: the
  * blocks lack the alignment, or no block is free. */
 static void *take_aligned_block(struct heap *heap, struct view *view, size_t size,
@@ -300,32 +306,6 @@ EXPORT void *calloc(size_t count, size_t size) {
     if (UNLIKELY(__builtin_mul_overflow(count, size, &bytes)))
         bytes = SIZE_MAX; /* refused with ENOMEM */
     return allocate(bytes, ALLOCATE_ZEROED, FRAME);
-}
-
-EXPORT void *realloc(void *old, size_t size) {
-    uintptr_t frame = FRAME;
-    if (!old)
-        return allocate(size, ALLOCATE_PLAIN, frame);
-    if (!size) {               /* like glibc: frees the chunk, and does not change errno */
-        free_not_entered(old); /* not free(): that may be the program's own function */
-        return NULL;
-    }
-    struct request request = {.size = size, .alignment = 1, .old = old};
-    struct heap *heap;
-    if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
-        return serve_not_entered(&request, frame);
-    struct view *view = NULL;
-    if (UNLIKELY(load_relaxed(&region_named_any)))
-        view = context_view_kept(heap, old);
-    if (!view)
-        view = view_of_path(heap, frame, size);
-    bool limits = UNLIKELY(limits_exist());
-    /* region_resize asks for no limit. If a context has a limit, its view has heap_no_bins. */
-    bool may = LIKELY(view != NULL) && !(limits && view->bins == &heap_no_bins);
-    if (UNLIKELY(!may) || !region_resize(heap, view, old, size))
-        return serve_entered(heap, THREAD_OWN, view, &request, frame);
-    thread_leave(heap);
-    return old;
 }
 
 /* Rounds the alignment up to a power of two, as glibc's memalign and aligned_alloc do. */
@@ -378,7 +358,6 @@ EXPORT size_t malloc_usable_size(void *chunk) {
 /* glibc's second names, which older programs call. */
 EXPORT void *__libc_malloc(size_t size) ALIAS(malloc);
 EXPORT void *__libc_calloc(size_t count, size_t size) ALIAS(calloc);
-EXPORT void *__libc_realloc(void *old, size_t size) ALIAS(realloc);
 EXPORT void *__libc_memalign(size_t alignment, size_t size) ALIAS(memalign);
 EXPORT void *__libc_valloc(size_t size) ALIAS(valloc);
 EXPORT void *__libc_pvalloc(size_t size) ALIAS(pvalloc);

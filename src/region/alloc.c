@@ -316,17 +316,11 @@ void *region_alloc_aligned(struct heap *heap, struct view *view, size_t size, si
     return alloc_by_recipe(heap, view, size, alignment, &fresh);
 }
 
-/* A chunk that grows gets no more room than this. Many programs let a buffer grow to 8 KiB and no
- * further, so a block of 9 216 bytes would mostly stay partly unused. */
-#define GROWN_MAX 8192U
-
 void *region_alloc_grown(struct heap *heap, struct view *view, size_t size, size_t had) {
-    size_t room = had + had / 4;
+    size_t room = aset_grown_room(had, size);
     bool fresh;
-    /* A chunk that has grown is likely to grow again. So the new block has room for a quarter more
-     * than the old chunk had, if the block's record can store the slack. */
-    if (size <= had || size >= room || room > GROWN_MAX || UNLIKELY(options.check) ||
-        UNLIKELY(region_is_tiny(view)) || UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
+    if (room == size || UNLIKELY(options.check) || UNLIKELY(region_is_tiny(view)) ||
+        UNLIKELY(terms_with(view->context, TERMS_GUARD) != NULL))
         return region_alloc(heap, view, size, false);
     if (!aset_slack_fits(blocks_bytes_table[bins_class_of(heap, room)], size))
         return region_alloc(heap, view, size, false);

@@ -52,4 +52,15 @@ INLINE bool aset_slack_fits(uint32_t block_bytes, size_t size) {
     return block_bytes - size <= max;
 }
 
+/* A chunk that grows gets no more room than this. Many programs let a buffer grow to 8 KiB and no
+ * further, so a block of 9 216 bytes would mostly stay partly unused. */
+#define GROWN_MAX 8192U
+
+/* Returns how much room a chunk gets that had `had` usable bytes and is resized to `size`. A chunk
+ * that has grown by little is likely to grow again, so it gets a quarter more than it had. */
+INLINE size_t aset_grown_room(size_t had, size_t size) {
+    size_t room = had + had / 4;
+    return size > had && size < room && room <= GROWN_MAX ? room : size;
+}
+
 #endif

@@ -17,9 +17,15 @@
 #ifndef MEMCTX_NAMED_REGION_H
 #define MEMCTX_NAMED_REGION_H
 
+#include "region/terms.h"
 #include "region/tiny.h"
 
 INTERNAL uint32_t region_named_any; /* atomic: not 0 once the process has made a named context */
+
+/* True if there may be a context with a limit, or with guarded chunks. */
+INLINE bool limits_exist(void) {
+    return load_relaxed(&region_named_any) || terms_exist();
+}
 
 /* Makes the view's context, which has no chunks, a named context. `placement` is PLACE_APART, or a
  * policy from PLACE_SLAB on. False: out of memory. */

@@ -157,16 +157,21 @@ static void realloc_foreign(void) {
     survived("a realloc of a foreign pointer");
 }
 
-static void realloc_freed(void) {
-    char *block = make(100);
-    void *beside = malloc(100);
-    free(block);
-    fprintf(stderr, "realloc %p\n", (void *)block);
-    block = realloc(opaque_pointer(block), 400);
-    CHECK(!block, "realloc of a freed pointer gave %p", (void *)block);
-    survived("a realloc of a freed block");
-    free(beside);
-}
+/* A macro, because the report must name the function that calls malloc. */
+#define REALLOC_FREED(name, had, size)                                                             \
+    static void name(void) {                                                                       \
+        char *block = make(had);                                                                   \
+        void *beside = malloc(had);                                                                \
+        free(block);                                                                               \
+        fprintf(stderr, "realloc %p\n", (void *)block);                                            \
+        block = realloc(opaque_pointer(block), size);                                              \
+        CHECK(!block, "realloc of a freed pointer gave %p", (void *)block);                        \
+        survived("a realloc of a freed block");                                                    \
+        free(beside);                                                                              \
+    }
+REALLOC_FREED(realloc_freed, 100, 400)
+REALLOC_FREED(realloc_freed_stays, 100, 101) /* would fit into the old block */
+REALLOC_FREED(realloc_freed_wide, 2000, 2001)
 
 static void usable_foreign(void) {
     static char array[200];
@@ -352,7 +357,8 @@ CHECK_MAIN({"double-free-small", double_free_small}, {"double-free-medium", doub
            {"foreign-mapping", foreign_mapping}, {"unreadable-pointer", unreadable_pointer},
            {"unmapped-pointer", unmapped_pointer}, {"noncanonical-pointer", noncanonical_pointer},
            {"low-pointer", low_pointer}, {"realloc-foreign", realloc_foreign},
-           {"realloc-freed", realloc_freed}, {"usable-foreign", usable_foreign},
+           {"realloc-freed", realloc_freed}, {"realloc-freed-stays", realloc_freed_stays},
+           {"realloc-freed-wide", realloc_freed_wide}, {"usable-foreign", usable_foreign},
            {"interior-of-aligned", interior_of_aligned}, {"interior-zeroed", interior_zeroed},
            {"interior-zeroed-odd", interior_zeroed_odd},
            {"interior-zeroed-threads", interior_zeroed_threads},

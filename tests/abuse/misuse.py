@@ -31,6 +31,8 @@ ENDINGS = {
     "interior-huge": None,
     "interior-of-aligned": (INVALID, IN_BLOCK),
     "realloc-freed": (DOUBLE, IN_BLOCK),
+    "realloc-freed-stays": (DOUBLE, IN_BLOCK),
+    "realloc-freed-wide": (DOUBLE, IN_BLOCK),
     "stack-pointer": None,
     "global-pointer": None,
     "literal-pointer": None,

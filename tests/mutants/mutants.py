@@ -2,6 +2,7 @@
 """The planted faults: name -> (file, text to replace, replacement, tests that must fail)."""
 
 MALLOC = "src/api/malloc.c"
+REALLOC = "src/api/realloc.c"
 
 MUTANTS = {
     # --- values and errors ---
@@ -26,7 +27,7 @@ MUTANTS = {
                              "        errno = ENOMEM;\n        return NULL;\n    }",
         "    bytes = count * size;", ["limits-reallocarray-overflow"]),
     "realloc-to-nothing-keeps": (
-        MALLOC, "        free_not_entered(old); /* not free(): that may be the program's own "
+        REALLOC, "        free_not_entered(old); /* not free(): that may be the program's own "
                 "function */\n        return NULL;",
         "        return NULL;", ["limits-realloc-to-zero"]),
     "malloc-writes-errno": (
@@ -110,6 +111,12 @@ MUTANTS = {
         "src/region/resize.c", "        region_copy(resized, chunk, copied);",
         "        region_copy(resized, chunk, copied / 2);",
         ["content-realloc-every-jump", "content-realloc-walk"]),
+    "realloc-moves-half": (
+        REALLOC, "    memcpy(moved, old, copied);", "    memcpy(moved, old, copied / 2);",
+        ["content-realloc-every-jump", "content-realloc-walk"]),
+    "realloc-moves-what-is-freed": (
+        REALLOC, "        return LIKELY((uint8_t)record);", "        return true;",
+        ["misuse-realloc-freed-stays"]),
     "realloc-of-huge-stays": (
         "src/region/large.c", "    return segment_huge_resize(page, size);", "    return page;",
         ["content-realloc-huge"]),
