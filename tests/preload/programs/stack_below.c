@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { STACK = 64 * 1024, ROUNDS = 100 };
+enum { STACK = 64 * 1024, GUARD = 4096, OWN = 256 * 1024, ROUNDS = 100 };
 
 char *kept[ROUNDS + 1]; /* not static, so that the compiler keeps the stores */
 static int kept_count;
@@ -38,25 +38,12 @@ __attribute__((noinline)) static void raise_above(int depth) {
     frame[1] = frame[0];
 }
 
-static void *above(void *unused) {
-    pthread_attr_t attributes;
-    void *low;
-    size_t size, guard;
-    pthread_getattr_np(pthread_self(), &attributes);
-    pthread_attr_getstack(&attributes, &low, &size);
-    pthread_attr_getguardsize(&attributes, &guard);
-    pthread_attr_destroy(&attributes);
-    char *below = mmap((char *)low - guard - STACK, STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-    if (below == MAP_FAILED) {
-        perror("mmap");
-        exit(1);
-    }
+static void *above(void *below) {
     sigaltstack(&(stack_t){.ss_sp = below, .ss_size = STACK}, NULL);
     for (int i = 0; i < ROUNDS; i++) {
         raise_above(3);
     }
-    return unused;
+    return below;
 }
 
 __attribute__((noinline)) static void call_nothing(void (*volatile function)(void)) {
@@ -67,9 +54,19 @@ __attribute__((noinline)) static void call_nothing(void (*volatile function)(voi
 
 int main(void) {
     struct sigaction action = {.sa_handler = below_handler, .sa_flags = SA_ONSTACK};
+    pthread_attr_t attributes;
     pthread_t thread;
+    /* one mapping: the alternate stack, the guard page, the thread's own stack */
+    char *below =
+        mmap(NULL, STACK + GUARD + OWN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (below == MAP_FAILED || mprotect(below + STACK, GUARD, PROT_NONE)) {
+        perror("mmap");
+        return 1;
+    }
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, below + STACK + GUARD, OWN);
     sigaction(SIGUSR1, &action, NULL);
-    pthread_create(&thread, NULL, above, NULL);
+    pthread_create(&thread, &attributes, above, below);
     pthread_join(thread, NULL);
     sigaction(SIGSEGV, &(struct sigaction){.sa_handler = null_handler}, NULL);
     call_nothing(NULL);
