@@ -9,7 +9,7 @@
 #include "segment/internal.h"
 
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
-#define CUTS_MAX 15 /* the most cuts that one mapping may have */
+#define CUTS_MAX 31 /* the most cuts that one mapping may have */
 
 /* OS pages that mremap moved to the end of a mapping stay a separate area (VMA) of the kernel, and
  * one call of mremap can extend or move only one area. So the first OS page of a mapping holds,
@@ -42,6 +42,9 @@ void huge_unmap_lock_release(void);
 struct huge_cuts *huge_cuts_of(void *start);
 /* Forgets the cuts from `bytes` on: the mapping ends there now. */
 void huge_cuts_drop(struct huge_cuts *cuts, size_t bytes);
+/* Returns the end of the area that contains an address of the mapping; the largest address: it is
+ * the last area. */
+char *huge_area_ends(const struct page *header, const char *address);
 /* Extends or shrinks a mapping where it is. Returns 0, or the error of os_resize_in_place. */
 int huge_resize_in_place(char *start, size_t old_bytes, size_t bytes);
 /* Moves a whole mapping with its header page, and so with its cuts, to the start of the target. The
@@ -57,6 +60,10 @@ void huge_cut_add(struct huge_cuts *cuts, size_t offset);
  * would have too many cuts, or when the kernel refuses. Returns how many bytes are left of the
  * mapping, counted from its start. */
 size_t huge_move_part(struct huge_move *move, char *from, size_t begin, size_t end, size_t offset);
+/* Moves bytes that are one area, or a part of one, to an offset in the target, behind all cuts of
+ * the target. False: there would be too many cuts, or the kernel refused; the bytes are where they
+ * were. */
+bool huge_move_area(struct huge_move *move, char *area, size_t bytes, size_t offset);
 /* Unmaps a mapping that holds no chunk and is not in the cache; during a dump, defers the unmapping
  * (unmap_or_defer). */
 void huge_unmap(char *start, size_t bytes);
@@ -82,10 +89,12 @@ size_t huge_spare_use(struct page *header, size_t most);
 /* Takes a mapping for `bytes` from the cache. A mapping of `bytes` or at most a quarter more is
  * used as it is: its OS pages need no page faults. For other sizes than 4 to 64 MiB, the smallest
  * of the larger mappings is used, and its end stays in the cache as a spare end. Otherwise the
- * largest of the smaller mappings, the *base*, is extended. For 4 to 64 MiB the end of another
- * mapping, the *donor*, is moved behind the base, or into a new mapping if there is no base: to
- * move an OS page takes a hundredth of the time of a page fault. Describes the mapping in *parts.
- * NULL: the cache is empty, or the mapping could not be made; *parts is unchanged. */
+ * largest of the smaller mappings, the *base*, is extended. The end of another mapping, or of a
+ * spare end if there is no other mapping, is the *donor*. It is moved behind the base, or into a
+ * new mapping if there is no base: to move an OS page takes a hundredth of the time of a page
+ * fault. A base for less than 4 MiB gets a donor only if the base's end is resident. Describes the
+ * mapping in *parts. NULL: the cache has nothing that fits, or the mapping could not be made;
+ * *parts is unchanged. */
 char *huge_cache_take(size_t bytes, struct huge_parts *parts);
 /* Puts the mapping of a freed chunk, or as much of its beginning as cache_share allows, into the
  * cache. The rest goes back to the kernel. False: nothing was kept, and the mapping is

@@ -6,9 +6,10 @@
  * The cache keeps up to HUGE_CACHE_MAX freed mappings of at most HUGE_CACHED_MAX_BYTES, because a
  * program that frees a big buffer mostly needs another one. A mapping that would fill the last
  * quarter of the cache's bound is not kept whole: the cache keeps only its beginning. The cache is
- * part of the bounded freelist. A chunk of 4 to 64 MiB may get a mapping that is put together of
- * two cached ones. A chunk of any other size may get a cached mapping that is too large. The
- * mapping's *spare end* then stays in the cache.
+ * part of the bounded freelist. A chunk may get a mapping that is put together of two cached ones.
+ * A chunk of other sizes than 4 to 64 MiB may get a cached mapping that is too large. The mapping's
+ * *spare end* then stays in the cache. If no freed mapping is left, a spare end may become a part
+ * of another mapping.
  */
 #include "base/options.h"
 #include "segment/huge.h"
@@ -16,10 +17,12 @@
 #define global segment_global
 #define HUGE_CACHED_MAX_BYTES (64UL << 20)
 #define DONOR_MIN (256U << 10) /* a smaller remainder is not cached, a smaller part not moved */
-/* A chunk of fewer bytes is not put together of two mappings: programs often write only the
- * beginning of such a chunk, so OS pages that were moved to the chunk's end would stay unused. */
+/* A chunk of fewer bytes is put together of two mappings only if its program writes whole chunks:
+ * see take_donor. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
-#define BEGINNINGS 8 /* see cache_share */
+#define ASKED_BYTES (4 * OS_PAGE_BYTES) /* see end_is_resident */
+#define CUTS_OF_PART 4 /* cuts that a donor's part needs, if it is two or three areas */
+#define BEGINNINGS 8   /* see cache_share */
 
 struct huge_cached segment_huge_cache[HUGE_CACHE_MAX];
 
@@ -132,15 +135,72 @@ size_t huge_spare_use(struct page *header, size_t most) {
 }
 
 /* Puts what is left of a mapping into the cache again if `keep` is set and it is large enough;
- * otherwise unmaps it. */
+ * otherwise unmaps it. What is left of a part of a spare end is always unmapped. */
 static void leave(struct huge_cached left, bool keep) {
     if (!left.start || !left.bytes)
         return;
     lock_take(&global.lock);
-    keep = keep && left.bytes >= DONOR_MIN && cache_add(left);
+    keep = keep && !left.before && left.bytes >= DONOR_MIN && cache_add(left);
     lock_release(&global.lock);
     if (!keep)
-        huge_unmap(left.start, left.bytes);
+        entry_end(left);
+}
+
+/* Takes up to `bytes` from the end of a spare end for another mapping: from the smallest spare end
+ * that has as many bytes, else from the largest one. Chooses only spare ends that are one area of
+ * the kernel. The caller holds the lock, so the chunks in front of the spare ends stay, and their
+ * cuts do not change. The result has no bytes if there is no such spare end. */
+static struct huge_cached spare_part(size_t bytes) {
+    struct huge_cached *best = NULL;
+    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+        struct huge_cached *c = &segment_huge_cache[i];
+        if (!c->start || !c->before || c->bytes < DONOR_MIN ||
+            huge_area_ends(c->before, c->start) < c->start + c->bytes)
+            continue;
+        if (!best || (best->bytes < bytes ? c->bytes > best->bytes
+                                          : c->bytes >= bytes && c->bytes < best->bytes))
+            best = c;
+    }
+    if (!best)
+        return (struct huge_cached){0};
+    if (best->bytes < bytes + DONOR_MIN)
+        return cache_remove((int)(best - segment_huge_cache));
+    struct huge_cached part = *best;
+    best->bytes -= bytes;
+    global.huge_cached_bytes -= (int64_t)bytes;
+    part.start += best->bytes;
+    part.bytes = bytes;
+    return part;
+}
+
+/* True if the last OS pages of these bytes are resident. False without a control thread, because a
+ * filter of system calls may then forbid the question. */
+static bool end_is_resident(const char *start, size_t bytes) {
+    size_t sample = ASKED_BYTES < bytes ? ASKED_BYTES : bytes;
+    return segment_is_purged() &&
+           os_resident_bytes(start + bytes - sample, sample) == (int64_t)sample;
+}
+
+/* Chooses a donor for the bytes that the base lacks, and takes it out of the cache. */
+static struct huge_cached take_donor(const struct huge_cached *base, size_t bytes) {
+    struct huge_cached donor = {0};
+    size_t missing = bytes - (base->start ? base->bytes : HUGE_HEADER_BYTES);
+    /* Programs often write only the beginning of a chunk of less than PUT_TOGETHER_MIN. OS pages
+     * that were moved to its end would then stay unused. */
+    if (missing < DONOR_MIN || bytes > HUGE_CACHED_MAX_BYTES ||
+        (base->start && bytes < PUT_TOGETHER_MIN && !end_is_resident(base->start, base->bytes)))
+        return donor;
+    lock_take(&global.lock);
+    int chosen = cache_choose(missing, SIZE_MAX);
+    if (chosen >= 0)
+        donor = cache_remove(chosen);
+    else if (segment_is_purged()) /* else nobody could say whether the spare end is resident */
+        donor = spare_part(missing);
+    lock_release(&global.lock);
+    if (!donor.before || end_is_resident(donor.start, donor.bytes))
+        return donor;
+    leave(donor, false);
+    return (struct huge_cached){0};
 }
 
 /* Fills the mapping that put_together makes, the target. Moves the whole base, if there is one, to
@@ -158,12 +218,28 @@ static void fill(struct huge_move *move, size_t have, size_t bytes, struct huge_
     if (!donor->start || bytes - have < DONOR_MIN)
         return;
     size_t part = donor->bytes < bytes - have ? donor->bytes : bytes - have;
-    size_t end = donor->bytes;
-    donor->bytes = huge_move_part(move, donor->start, end - part, end, have);
+    size_t end = donor->bytes, begin = end - part;
+    if (donor->before)
+        donor->bytes = huge_move_area(move, donor->start + begin, part, have) ? begin : end;
+    else
+        donor->bytes = huge_move_part(move, donor->start, begin, end, have);
     if (donor->bytes < end)
         move->fresh = have + part;
     if (have + part < bytes && donor->bytes < end)
         huge_cut_add(cuts, have + part);
+}
+
+/* Makes room for the cuts of the donor's part. If there is none, the end of the base goes back to
+ * the kernel, from the middle one of its cuts on. */
+static void drop_cuts(struct huge_cached *base) {
+    struct huge_cuts *cuts = huge_cuts_of(base->start);
+    if (cuts->count + CUTS_OF_PART <= CUTS_MAX)
+        return;
+    size_t kept = (size_t)cuts->at[CUTS_MAX / 2] * OS_PAGE_BYTES;
+    huge_cuts_drop(cuts, kept);
+    add_relaxed(&segment_returned, (int64_t)(base->bytes - kept));
+    os_unmap(base->start + kept, base->bytes - kept);
+    base->bytes = kept;
 }
 
 /* Makes a mapping of `bytes` out of two mappings from the cache: the base and the end of the donor
@@ -172,20 +248,15 @@ static void fill(struct huge_move *move, size_t have, size_t bytes, struct huge_
  * moved, or the kernel refused. */
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           struct huge_parts *parts) {
+    if (base->start)
+        drop_cuts(base);
     bool extended = base->start && !huge_resize_in_place(base->start, base->bytes, bytes);
     struct huge_move move = {.target = extended ? base->start : segment_map_memory(bytes)};
     size_t of_base = base->bytes, of_donor = donor->bytes;
     if (!move.target)
         return NULL;
-    if (extended) {
+    if (extended)
         *base = (struct huge_cached){0}; /* the base is the target now */
-    } else if (base->start && huge_cuts_of(base->start)->count == CUTS_MAX) {
-        /* the donor's part behind the base would be one cut more than a mapping may have, so the
-         * base goes back to the kernel */
-        of_base = 0;
-        huge_unmap(base->start, base->bytes);
-        *base = (struct huge_cached){0};
-    }
     move.fresh = of_base ? of_base : HUGE_HEADER_BYTES;
     /* Moving unmaps the old place, which a dump may read. */
     if (lock_try(&global.unmap_lock)) {
@@ -223,14 +294,13 @@ char *huge_cache_take(size_t bytes, struct huge_parts *parts) {
         *parts = (struct huge_parts){bytes, bytes, bytes, true};
         return base.start;
     }
-    if (may_donate && base.bytes < bytes &&
-        (chosen = cache_choose(bytes - base.bytes, SIZE_MAX)) >= 0)
-        donor = cache_remove(chosen);
     lock_release(&global.lock);
     if (base.bytes >= bytes) {
         *parts = (struct huge_parts){base.bytes, base.bytes, base.bytes, false};
         return base.start;
     }
+    if (load_relaxed(&global.huge_cached))
+        donor = take_donor(&base, bytes);
     if (!base.start && !donor.start)
         return NULL;
     char *start = put_together(bytes, &base, &donor, parts);

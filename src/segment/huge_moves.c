@@ -52,6 +52,14 @@ static size_t area_before(const struct huge_cuts *cuts, size_t end) {
     return i ? (size_t)cuts->at[i - 1] * OS_PAGE_BYTES : 0;
 }
 
+char *huge_area_ends(const struct page *header, const char *address) {
+    const struct huge_cuts *cuts = huge_cuts_of((char *)(uintptr_t)header);
+    for (uint32_t i = 0; i < cuts->count; i++)
+        if ((const char *)header + (size_t)cuts->at[i] * OS_PAGE_BYTES > address)
+            return (char *)(uintptr_t)header + (size_t)cuts->at[i] * OS_PAGE_BYTES;
+    return (char *)UINTPTR_MAX;
+}
+
 void huge_cuts_drop(struct huge_cuts *cuts, size_t bytes) {
     uint32_t before = cuts->count;
     while (cuts->count && (size_t)cuts->at[cuts->count - 1] * OS_PAGE_BYTES >= bytes)
@@ -115,6 +123,15 @@ size_t huge_move_part(struct huge_move *move, char *from, size_t begin, size_t e
     for (unsigned i = count; i-- > 0;)
         huge_cut_add(to, offset + (firsts[i] - begin));
     return left;
+}
+
+bool huge_move_area(struct huge_move *move, char *area, size_t bytes, size_t offset) {
+    struct huge_cuts *to = huge_cuts_of(move->target);
+    if (to->count + 2 > CUTS_MAX || load_relaxed(&cuts_of_all) >= CUTS_ALL ||
+        !move_area(move, area, bytes, offset))
+        return false;
+    huge_cut_add(to, offset);
+    return true;
 }
 
 void huge_unmap(char *start, size_t bytes) {

@@ -73,6 +73,66 @@ Test(huge, the_freelist_keeps_the_end_of_a_larger_mapping) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
+/* Three buffers at a time, of which two are smaller copies of the first. Hardly any bytes come from
+ * the kernel: what a mapping lacks comes from other mappings, and from spare ends of mappings in
+ * use, also after many mappings were put together. */
+Test(huge, a_picture_and_its_copies_take_what_they_freed) {
+    enum { STEPS = 1000 };
+    uint64_t random = 7, fresh = 0, all = 0;
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (int step = 0; step < STEPS; step++) {
+        random = random * 6364136223846793005 + 1442695040888963407;
+        size_t bytes = (2 << 20) + (size_t)(random >> 33) % (6 << 20);
+        struct page *headers[3];
+        for (unsigned i = 0; i < 3; i++) {
+            size_t part = bytes >> 2 * i;
+            headers[i] = segment_huge_alloc(part, 16);
+            cr_assert(headers[i] != NULL);
+            if (step >= STEPS / 2) {
+                all += part;
+                fresh += part - os_resident_bytes(headers[i], part);
+            }
+            memset(headers[i]->chunk, 1, part);
+        }
+        for (unsigned i = 0; i < 3; i++)
+            segment_huge_free(headers[i]);
+    }
+    cr_assert_lt(fresh, all / 64, "%lu of %lu MiB", (unsigned long)(fresh >> 20),
+                 (unsigned long)(all >> 20));
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* A chunk for which no freed mapping is left takes the spare end of a chunk in use. That chunk and
+ * the new one keep their contents, and the sums stay exact. */
+Test(huge, a_spare_end_becomes_a_mapping) {
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    struct page *first = segment_huge_alloc(7 << 20, 16);
+    memset(first->chunk, 1, 7 << 20);
+    segment_huge_free(first);
+    first = segment_huge_alloc(2 << 20, 16);
+    int64_t kept = segment_usage().freelist_bytes;
+    struct page *second = segment_huge_alloc(3 << 20, 16);
+    cr_assert_geq(os_resident_bytes(second, 3 << 20), 3 << 20);
+    cr_assert_geq(second->stale_bytes, 3U << 20);
+    cr_assert_eq(segment_usage().freelist_bytes, kept - (3 << 20));
+    memset(second->chunk, 2, 3 << 20);
+    first = segment_huge_resize(first, 6 << 20);
+    cr_assert_eq(first->chunk[(2 << 20) - 1], 1);
+    cr_assert_eq(first->chunk[5 << 20], 0, "the kernel's memory is zero");
+    memset(first->chunk, 3, 6 << 20);
+    cr_assert_eq(second->chunk[0], 2);
+    cr_assert_eq(second->chunk[(3 << 20) - 1], 2);
+    segment_huge_free(first);
+    segment_huge_free(second);
+    cr_assert_eq(segment_used_bytes(), 0);
+    segment_purge(true);
+    cr_assert_eq(segment_usage().freelist_bytes, 0);
+}
+
 /* A chunk takes its spare end when it grows, and leaves a spare end when it shrinks. The sums stay
  * exact, also when the spare end has gone back to the kernel. */
 Test(huge, a_spare_end_is_taken_and_left) {
