@@ -75,8 +75,11 @@ static int64_t bound_of(int64_t above, int64_t others, int64_t *plain) {
     return more > *plain ? more : *plain;
 }
 
+#define MAPPINGS_ABOVE_PEAK (3L << 19) /* see segment_freelist_bound */
+
 int64_t segment_freelist_bound(int64_t others, int64_t *plain) {
-    return bound_of(load_relaxed(&demand.peak) / 16, others, plain);
+    int64_t above = load_relaxed(&demand.peak) / 16;
+    return bound_of(above > MAPPINGS_ABOVE_PEAK ? above : MAPPINGS_ABOVE_PEAK, others, plain);
 }
 
 #define ABOVE_PEAK (12L << 20) /* see segment_slices_bound */

@@ -96,9 +96,11 @@ size_t segment_huge_purge(bool all);
  * bound without what the library has learnt: MEMCTX_FREELIST_KIB, or 5 % of the bytes in use if
  * that is more. The result exceeds *plain by the bytes that the program took again shortly after
  * they had gone to the kernel (demand.again in demand.c). But the excess has a limit: the freelist
- * and the bytes in use together may exceed the peak of the bytes in use by at most a sixteenth.
- * Where no control thread purges, the result is *plain, because no thread would give back memory
- * that the program does not take again. */
+ * and the bytes in use together may exceed the peak of the bytes in use by at most a sixteenth, or
+ * 1.5 MiB if that is more: a buffer that has grown out of slices leaves up to 1 MiB of dirty slices
+ * in the freelist, and its mapping shall fit beside them. Where no control thread purges, the
+ * result is *plain, because no thread would give back memory that the program does not take again.
+ */
 int64_t segment_freelist_bound(int64_t others, int64_t *plain);
 /* Returns the bound for the bytes of empty slices. Like segment_freelist_bound, but these and the
  * bytes in use may exceed the peak by a quarter up to 12 MiB, if that is more than a sixteenth. The

@@ -55,6 +55,25 @@ Test(huge, the_freelist_keeps_a_single_buffer_whole) {
         }
 }
 
+/* A buffer of 1 MiB moves from slices to a mapping and grows to 7 MiB, again and again. The
+ * freelist keeps the mapping whole beside the slices. */
+Test(huge, the_freelist_keeps_a_mapping_beside_the_slices_that_it_left) {
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+    for (int round = 0; round < 10; round++) {
+        struct page *page = segment_span_alloc(MAX_SPAN_SLICES);
+        struct page *header = segment_huge_alloc(2 << 20, 16);
+        segment_span_free(page);
+        header = segment_huge_resize(header, 7 << 20);
+        cr_assert(header != NULL);
+        if (round >= 5)
+            cr_assert_geq(os_resident_bytes(header, 7 << 20), 7 << 20, "round %d", round);
+        memset(header->chunk, 1, 7 << 20);
+        segment_huge_free(header);
+    }
+}
+
 /* Buffers of two sizes in turn: the smaller one gets the mapping of the larger one, whose end stays
  * in the freelist. So no OS page comes from the kernel again. */
 Test(huge, the_freelist_keeps_the_end_of_a_larger_mapping) {
