@@ -141,23 +141,19 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice has split the mapping into two areas */
         huge_cut_add(huge_cuts_of(start), SEGMENT_BYTES);
     store_release(&header->kind, PAGE_HUGE);
-    account((int64_t)parts.mapped, (int64_t)(parts.mapped - parts.reused));
+    if (!parts.counted)
+        account((int64_t)parts.mapped, (int64_t)(parts.mapped - parts.reused));
     add_relaxed(&chunks, 1);
     segment_map_set(SEGMENT_HUGE, start, true);
     return header;
 }
 
 void segment_huge_free(struct page *header) {
-    size_t mapped = header->mapped_bytes, spare = huge_spare_remove(header);
     bool plain = header->chunk == (char *)header + HUGE_HEADER_BYTES;
     store_owner(&header->kind, PAGE_NONE);
     segment_map_set(SEGMENT_HUGE, header, false);
-    account(-(int64_t)mapped, 0);
     add_relaxed(&chunks, -1);
-    if (!plain || !huge_cache_put((char *)header, mapped + spare)) {
-        add_relaxed(&segment_returned, (int64_t)(mapped + spare));
-        huge_unmap((char *)header, mapped + spare);
-    }
+    huge_cache_put(header, plain);
     segment_purge_when_due();
 }
 

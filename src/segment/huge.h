@@ -32,6 +32,7 @@ struct huge_parts {
     size_t reused; /* bytes that come from the cache */
     size_t fresh;  /* the bytes from here on come from the kernel, and so are zero */
     bool spare;    /* the mapping has a spare end */
+    bool counted;  /* the bytes in use count the mapping already */
 };
 
 /* --- huge_moves.c ----------------------------------------------------------------------------- */
@@ -96,10 +97,10 @@ size_t huge_spare_use(struct page *header, size_t most);
  * mapping in *parts. NULL: the cache has nothing that fits, or the mapping could not be made;
  * *parts is unchanged. */
 char *huge_cache_take(size_t bytes, struct huge_parts *parts);
-/* Puts the mapping of a freed chunk, or as much of its beginning as cache_share allows, into the
- * cache. The rest goes back to the kernel. False: nothing was kept, and the mapping is
- * unchanged. */
-bool huge_cache_put(char *start, size_t bytes);
+/* Counts a chunk as freed. Puts its mapping with the spare end, or as much of the beginning as
+ * cache_share allows, into the cache, and gives the rest back to the kernel. Not `plain`: keeps
+ * nothing, because the chunk has a large alignment. */
+void huge_cache_put(struct page *header, bool plain);
 /* Returns by how many bytes the cache exceeds its bound; 0 or less: it does not. The caller holds
  * the lock. */
 int64_t huge_cache_excess(void);

@@ -32,8 +32,10 @@ struct huge_cached segment_huge_cache[HUGE_CACHE_MAX];
  * holds the lock. */
 static int cache_choose(size_t bytes, size_t slack) {
     int smaller = -1, larger = -1;
-    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+    int64_t left = global.huge_cached;
+    for (int i = 0; i < HUGE_CACHE_MAX && left; i++) {
         const struct huge_cached *c = &segment_huge_cache[i];
+        left -= c->start != NULL;
         if (!c->start || c->before)
             continue;
         if (c->bytes < bytes) {
@@ -267,7 +269,8 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
         return NULL;
     }
     if (LIKELY(!move.beyond)) {
-        *parts = (struct huge_parts){bytes, of_base + (of_donor - donor->bytes), move.fresh, false};
+        *parts = (struct huge_parts){bytes, of_base + (of_donor - donor->bytes), move.fresh, false,
+                                     false};
         return move.target;
     }
     /* The hole is not unmapped, because another thread may have mapped memory there by now. */
@@ -280,6 +283,14 @@ static char *put_together(size_t bytes, struct huge_cached *base, struct huge_ca
     return NULL;
 }
 
+/* Counts a mapping that comes from the cache as it is. The caller holds the lock. */
+static struct huge_parts count_reused(size_t bytes, bool spare) {
+    global.huge_bytes += (int64_t)bytes;
+    add_owner(&global.used_bytes, (int64_t)bytes);
+    segment_note_taken(0);
+    return (struct huge_parts){bytes, bytes, bytes, spare, true};
+}
+
 char *huge_cache_take(size_t bytes, struct huge_parts *parts) {
     struct huge_cached base = {0}, donor = {0};
     bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
@@ -290,15 +301,13 @@ char *huge_cache_take(size_t bytes, struct huge_parts *parts) {
     if (base.bytes > bytes + bytes / 4) {
         cache_add((struct huge_cached){base.start + bytes, base.bytes - bytes, base.since_ns,
                                        (struct page *)base.start});
-        lock_release(&global.lock);
-        *parts = (struct huge_parts){bytes, bytes, bytes, true};
-        return base.start;
+        *parts = count_reused(bytes, true);
+    } else if (base.bytes >= bytes) {
+        *parts = count_reused(base.bytes, false);
     }
     lock_release(&global.lock);
-    if (base.bytes >= bytes) {
-        *parts = (struct huge_parts){base.bytes, base.bytes, base.bytes, false};
+    if (base.bytes >= bytes)
         return base.start;
-    }
     if (load_relaxed(&global.huge_cached))
         donor = take_donor(&base, bytes);
     if (!base.start && !donor.start)
@@ -332,23 +341,28 @@ static size_t cache_share(size_t bytes) {
     return cached + bytes <= bound ? bytes : 0;
 }
 
-bool huge_cache_put(char *start, size_t bytes) {
-    size_t kept = 0;
-    if (bytes > HUGE_CACHED_MAX_BYTES)
-        return false;
+void huge_cache_put(struct page *header, bool plain) {
+    size_t mapped = header->mapped_bytes, bytes = mapped, kept = 0;
     lock_take(&global.lock);
-    if (load_relaxed(&options.decay_ms)) {
+    struct huge_cached *spare = header->flags & PAGE_SPARE ? spare_of(header) : NULL;
+    if (spare)
+        bytes += cache_remove((int)(spare - segment_huge_cache)).bytes;
+    global.huge_bytes -= (int64_t)mapped;
+    add_owner(&global.used_bytes, -(int64_t)mapped);
+    if (plain && bytes <= HUGE_CACHED_MAX_BYTES && load_relaxed(&options.decay_ms)) {
         kept = cache_share(bytes);
-        if (kept && !cache_add((struct huge_cached){start, kept, os_now_ns(), NULL}))
+        if (kept && !cache_add((struct huge_cached){(char *)header, kept, os_now_ns(), NULL}))
             kept = 0;
         segment_note_early((int64_t)(bytes - kept));
     }
     lock_release(&global.lock);
-    if (kept && kept < bytes) {
-        add_relaxed(&segment_returned, (int64_t)(bytes - kept));
-        os_unmap(start + kept, bytes - kept);
-    }
-    return kept;
+    if (kept == bytes)
+        return;
+    add_relaxed(&segment_returned, (int64_t)(bytes - kept));
+    if (kept)
+        os_unmap((char *)header + kept, bytes - kept);
+    else
+        huge_unmap((char *)header, bytes);
 }
 
 size_t segment_huge_purge(bool all) {

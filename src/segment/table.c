@@ -76,11 +76,9 @@ void *segment_map_memory(size_t bytes) {
 }
 
 void segment_map_set(enum segment_map map, const void *segment, bool set) {
-    uint8_t *flags = map_flags((uintptr_t)segment >> SEGMENT_SHIFT);
-    if (set)
-        or_release(flags, (uint8_t)map);
-    else
-        and_release(flags, (uint8_t)~map);
+    /* The other flag is clear: the owner of the memory has either a segment or a huge chunk there.
+     */
+    store_release(map_flags((uintptr_t)segment >> SEGMENT_SHIFT), set ? (uint8_t)map : 0);
 }
 
 #define FLAGS_AT_ONCE 32U
