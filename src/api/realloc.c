@@ -157,7 +157,7 @@ EXPORT void *realloc(void *old, size_t size) {
         free_not_entered(old); /* not free(): that may be the program's own function */
         return NULL;
     }
-    if (UNLIKELY(size > SMALL_MAX) || UNLIKELY(!(heap = thread_enter())))
+    if (UNLIKELY(size > REGION_SIZE_MAX) || UNLIKELY(!(heap = thread_enter())))
         return resize_not_entered(old, size, frame);
     struct view *view = NULL;
     if (UNLIKELY(load_relaxed(&region_named_any)))
@@ -166,7 +166,7 @@ EXPORT void *realloc(void *old, size_t size) {
         view = view_of_path(heap, frame, size);
     if (UNLIKELY(!view))
         return resize_entered(heap, view, old, size, frame);
-    void *chunk = resize_at_hand(heap, view, old, size);
+    void *chunk = LIKELY(size <= SMALL_MAX) ? resize_at_hand(heap, view, old, size) : NULL;
     if (LIKELY(chunk != NULL))
         return chunk;
     /* region_resize asks for no limit. If a context has a limit, its view has heap_no_bins. */

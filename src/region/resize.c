@@ -7,15 +7,42 @@
  * that has to move, when there is no memory for the new chunk (api/malloc.c then leaves the chunk
  * as it is).
  */
+#include "base/options.h"
 #include "region/page_kinds.h"
 #include "region/region.h"
 #include "region/resizes.h"
 
+/* Resizes a large chunk of the view's context that keeps its slices, or grows within its mapping.
+ * False: nothing changed, and page_kind_large has to decide. */
+static bool resize_large_plain(struct view *view, struct page *page, const void *chunk, size_t size,
+                               size_t *had) {
+    bool span = page->kind == PAGE_SPAN;
+    if ((!span && page->kind != PAGE_HUGE) || page->chunk != chunk || page->view ||
+        page->context != view->context || size <= SMALL_MAX ||
+        UNLIKELY(load_relaxed(&heap_placed_any)) || UNLIKELY(options.check) ||
+        UNLIKELY(load_acquire(&page->flags) & (PAGE_EMERGENCY | PAGE_GUARDED)))
+        return false;
+    *had = page->requested_bytes;
+    size_t room = segment_huge_capacity(page);
+    if (span)
+        room = page->slices * SLICE_BYTES - (size_t)(page->chunk - segment_span_start(page));
+    if (size > room || (span ? size + SLICE_BYTES <= room : size <= *had))
+        return false;
+    view_account_free(view, *had);
+    view_account_alloc(view, size);
+    page->requested_bytes = size;
+    return true;
+}
+
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size) {
     struct page *page = segment_page_of(chunk);
     size_t had;
-    if (!page || page->heap != heap ||
-        !page_kind_of(page)->resize(heap, view, page, chunk, size, &had))
+    if (!page && !(page = segment_huge_of(chunk)))
+        return false;
+    bool resized = page->heap == heap
+                       ? page_kind_of(page)->resize(heap, view, page, chunk, size, &had) != NULL
+                       : resize_large_plain(view, page, chunk, size, &had);
+    if (!resized)
         return false;
     resizes_count(heap, view, had, size, 0);
     return true;

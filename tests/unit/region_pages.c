@@ -8,6 +8,7 @@
 #include "os/meta.h"
 #include "region/aset.h"
 #include "region/region.h"
+#include "region/resizes.h"
 #include "region_tests.h"
 
 Test(blocks, classes_hold_what_they_are_for) {
@@ -377,15 +378,45 @@ static void grow_by_bytes(struct heap *heap, struct view *view) {
     cr_assert_eq(view_live_bytes(view), 0);
 }
 
+/* A large chunk grows within its slices or its mapping, by one byte at a time. The figures are
+ * exact at each step. Other resizes, and those that another view pays for, are refused. */
+Test(region, a_large_chunk_grows_within_its_memory) {
+    static const struct {
+        size_t from, to,
+            least; /* the chunk grows from `from` to `to`; `least` needs other slices */
+    } cases[] = {{3 * SLICE_BYTES - 4000, 3 * SLICE_BYTES, 2 * SLICE_BYTES},
+                 {(2 << 20) - 4000, 2 << 20, 1 << 20}};
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *chunk = region_alloc(heap, view, cases[i].from, false);
+        for (size_t size = cases[i].from + 1; size <= cases[i].to; size++) {
+            cr_assert(region_resize(heap, view, chunk, size), "to %zu", size);
+            cr_assert_eq(view_live_bytes(view), (int64_t)size);
+            cr_assert_eq(region_requested(chunk), size);
+        }
+        cr_assert_not(region_resize(heap, view, chunk, cases[i].to + 1));
+        cr_assert_not(region_resize(heap, view, chunk, cases[i].least));
+        cr_assert_not(region_resize(heap, other, chunk, cases[i].to - 1));
+        cr_assert_not(region_resize(heap, view, chunk + 16, cases[i].to - 1),
+                      "no start of a chunk");
+        region_free(heap, chunk);
+        cr_assert_eq(view_live_bytes(view), 0);
+        cr_assert_eq(view_live_bytes(other), 0);
+    }
+    cr_assert_eq(resizes_entry(heap, view, TABLES_UNCOUNTED)->counts.reallocs, 8000);
+}
+
 Test(region, what_grows_gets_room_to_grow) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
     options.promote_bytes = 1 << 30; /* mixed pages only */
-    void *chunk = region_alloc(heap, other, 16, false);
-    cr_assert(region_resize(heap, view, chunk, 15), "it fits, and now the other one pays");
+    void *chunk = region_alloc(heap, other, 32, false);
+    cr_assert(region_resize(heap, view, chunk, 31), "it fits, and now the other one pays");
     cr_assert_eq(view_live_bytes(other), 0);
-    cr_assert_eq(view_live_bytes(view), 15);
+    cr_assert_eq(view_live_bytes(view), 31);
     region_free(heap, chunk);
+    cr_assert_eq(view_live_bytes(view), 0);
     grow_by_bytes(heap, view);
     options.promote_bytes = 0; /* the context gets pages of its own */
     grow_by_bytes(heap, heap_view(heap, 11));
