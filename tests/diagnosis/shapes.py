@@ -239,6 +239,54 @@ def shape_leak_with_a_reset():
                     f"alarm about {case}: {growth}")
 
 
+def in_module(path, mib, size=400):
+    """Returns a change that puts the records, and the wrappers and functions around them, into a
+    module of that path. At the end there are `mib` MiB of records of `size` bytes."""
+    def change(dump, found):
+        kept = [one["id"] for one in found[KEPT]]
+        old = dump["exe"]
+        whole = sum(one["self"]["requested_bytes"] for one in found[KEPT])
+        for module in dump["modules"]:
+            module["path"] = path if module["path"] == old else module["path"]
+        for context in dump["contexts"]:
+            if context["frame"] and context["frame"].get("module") == old:
+                context["frame"]["module"] = path
+        for rows_of in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+            for row in (row for row in rows_of if row["id"] in kept):
+                for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                    taken_bytes = figures["requested_bytes"] * (mib << 20) // whole
+                    figures.update(requested_bytes=taken_bytes, live_chunks=taken_bytes // size,
+                                   allocs=taken_bytes // size)
+    return change
+
+
+@test
+def shape_garbage_of_runtimes():
+    """Growth by no more than a runtime may leave as garbage is no alarm. More growth is one, and so
+    is growth in a program that only has such a name."""
+    tenfold, little = (10, 20, 30, 40, 50), (100, 102, 104, 106, 108)
+    for path, sizes, mib, alarming in (
+            ("/usr/bin/python3.11", tenfold, 4, False), ("/usr/bin/python3.11", tenfold, 10, True),
+            ("/usr/bin/python3.11", little, 108, False), ("/usr/bin/python3", little, 270, True),
+            ("/usr/lib/libpython3.11.so.1.0", tenfold, 4, False),
+            ("/usr/bin/pythonize", tenfold, 4, True), ("/usr/bin/lua5.4", tenfold, 4, True),
+            ("/usr/bin/lua5.4", (10, 13, 15, 17, 19), 50, False),
+            ("/usr/lib/libruby-3.1.so.3.1", tenfold, 10, False),
+            ("/usr/lib/libruby-3.1.so.3.1", tenfold, 40, True),
+            ("/usr/bin/php8.2", tenfold, 8, False), ("/usr/bin/php8.2", tenfold, 12, True),
+            ("/usr/bin/node", tenfold, 4, False), ("/usr/bin/node_exporter", tenfold, 4, True)):
+        growth = [one for one in looked(rows(EVEN[:5], sizes), change=in_module(path, mib))[0]
+                  if one["id"] == "growth"]
+        check(growth, f"{path}, {mib} MiB: no growth")
+        check_equal(growth[0]["severity"] in ALARMING, alarming, f"{path}, {mib} MiB: {growth}")
+        if not alarming:
+            check_equal(growth[0]["title"], "growth that may go on", f"{path}")
+            check(growth[0]["sure"].startswith("open: ") and
+                  "garbage" in growth[0]["sure"], growth[0]["sure"])
+    found, _ = looked(rows(EVEN[:5], tenfold), change=in_module("/usr/bin/python3", 4, 20000))
+    check(found[0]["severity"] in ALARMING, f"large buffers are no garbage: {found[0]}")
+
+
 def many_threads(dump, found):
     """Gives the dump 33 threads besides those that have exited, a GiB of free memory in mixed
     pages, and counts of remote frees: those of exited threads stand in two records of one pair."""

@@ -329,6 +329,32 @@ def unseen_threads_of_python():
                 f"{[(one['function'], one['evidence']) for one in grown]}")
 
 
+PYTHON_TREES = """
+import sys
+class Node:
+    def __init__(self, parent, depth):
+        self.parent = parent
+        self.children = [Node(self, depth - 1) for number in range(3)] if depth else []
+recent = []
+for round in range(6):
+    for number in range(30):
+        recent.append(Node(None, 4))
+        del recent[:-10]
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test
+def unseen_trees_of_python():
+    """Dropped trees, whose nodes refer to each other, are no alarm while Python may not have
+    collected them."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", PYTHON_TREES], directory,
+                                            MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
+        check_healthy(target)
+
+
 PYTHON_MODULE = r"""
 extern void *PyBytes_FromStringAndSize(const char *bytes, long size);
 __attribute__((noipa)) static void *frame_pack(long number) {

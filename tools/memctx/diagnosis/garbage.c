@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* garbage.c - compares buffers of JavaScript with the full collections between the looks. */
+/* garbage.c - compares buffers of JavaScript with the full collections between the looks, and the
+ * objects of scripts with the garbage that an interpreter may leave. */
 #include "diagnosis/garbage.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "model/frames.h"
 
 /* V8 makes a full collection at the latest after so many bytes of new buffers. */
 #define COLLECTED_AFTER (64 * MIB)
@@ -13,6 +17,69 @@
 /* Growth in each interval is no chance if there were so many full collections: what they leave
  * would have to be more each time. */
 #define COLLECTIONS_MANY 5
+
+static const struct garbage of_v8 = {
+    .means = "they are buffers of JavaScript, alive or not collected yet",
+    .sure = "open: V8 frees the buffers of dead objects when it collects garbage, at the latest "
+            "after 64 MiB of new buffers; a longer watch shows whether these are freed"};
+
+/* A runtime that frees dead objects only when it collects garbage. (Python and PHP free objects at
+ * once unless they refer to each other; large buffers seldom do.) It collects garbage at the latest
+ * when its memory has grown by 1/part since the last time, but may always leave `least` bytes of
+ * it. Growth by more than `most` bytes is told as other growth is. */
+struct collector {
+    const char *module;   /* the name of its module, without "lib" and a version */
+    const char *function; /* how the name of the function that allocates begins; NULL: any */
+    int64_t part, least, most;
+    int64_t mean; /* bytes that such objects have in the mean, at most; 0: of any size */
+    struct garbage garbage;
+};
+static const char of_script[] = "they are objects of a script, alive or not collected yet";
+static const struct collector collectors[] = {
+    {.module = "python",
+     .part = 4,
+     .least = 4 * MIB,
+     .most = 16 * MIB,
+     .mean = 512,
+     .garbage = {of_script, "open: Python frees dead objects that refer to each other when it "
+                            "collects garbage, which may be when there are a quarter more "
+                            "objects; a longer watch shows whether these are freed"}},
+    {.module = "php",
+     .part = 4,
+     .least = 8 * MIB,
+     .most = 16 * MIB,
+     .mean = 512,
+     .garbage = {of_script, "open: PHP frees dead objects that refer to each other when it "
+                            "collects garbage, which may be after 10 000 of them; a longer watch "
+                            "shows whether these are freed"}},
+    {.module = "lua",
+     .part = 1,
+     .most = 64 * MIB,
+     .garbage = {of_script, "open: Lua frees dead objects when it collects garbage, which may be "
+                            "when its memory has doubled; a longer watch shows whether these are "
+                            "freed"}},
+    {.module = "ruby",
+     .part = 4,
+     .least = 16 * MIB,
+     .most = 32 * MIB,
+     .garbage = {of_script, "open: Ruby frees dead objects when it collects garbage, which may be "
+                            "after 16 MiB or more; a longer watch shows whether these are freed"}},
+    {.module = "node",
+     .part = 4,
+     .least = 4 * MIB,
+     .most = 16 * MIB,
+     .garbage = {"they are memory of objects of JavaScript, alive or not collected yet",
+                 "open: V8 frees the memory of dead objects when it collects garbage; a longer "
+                 "watch shows whether these are freed"}},
+    {.module = "jvm",
+     .function = "Unsafe_AllocateMemory",
+     .part = 4,
+     .least = 16 * MIB,
+     .most = 16 * MIB,
+     .garbage = {"they are direct buffers of Java, alive or not collected yet",
+                 "open: Java frees the buffers of dead objects when it collects garbage; a longer "
+                 "watch shows whether these are freed"}},
+};
 
 /* True if a function of the path has a name that begins so. */
 static bool leads_through(const struct model *model, uint32_t context, const char *begin) {
@@ -72,10 +139,9 @@ static int64_t chunks_kept(const struct look *look, const struct series *series,
     return kept;
 }
 
-bool garbage_may_be(const struct look *look, struct series *series,
-                    const struct blame_suspect *suspect, const struct growth *growth) {
-    if (!is_buffer(look->model, suspect->members[0]))
-        return false;
+/* True if so many buffers may still be uncollected. */
+static bool buffers_may_be(const struct look *look, struct series *series,
+                           const struct blame_suspect *suspect, const struct growth *growth) {
     if (!series->collected)
         read_collections(look, series);
     size_t collections = 0, latest = 0;
@@ -87,4 +153,50 @@ bool garbage_may_be(const struct look *look, struct series *series,
                                       larger(1, growth->chunks / SURVIVED_PART);
     return series->buffers_grown < COLLECTED_AFTER && !survived &&
            !(growth->kind == TREND_STEADY && collections >= COLLECTIONS_MANY);
+}
+
+/* Returns the runtime for whose objects this path allocates; NULL: none that collects garbage. */
+static const struct collector *collector_of(const struct model *model, uint32_t context) {
+    uint32_t module = model->contexts[context].frame->module;
+    const char *name = module != WIRE_NONE ? frames_module_name(model, module) : "";
+    name += strncmp(name, "lib", 3) == 0 ? 3 : 0;
+    for (size_t i = 0; i < sizeof collectors / sizeof collectors[0]; i++) {
+        const struct collector *collector = &collectors[i];
+        size_t length = strlen(collector->module);
+        bool is_it = strncmp(name, collector->module, length) == 0 &&
+                     !(isalpha((unsigned char)name[length]) || name[length] == '_');
+        if (is_it && (!collector->function || leads_through(model, context, collector->function)))
+            return collector;
+    }
+    return NULL;
+}
+
+/* True if the runtime may leave so much garbage. The growth of all its objects counts, because the
+ * garbage of several paths is collected together. */
+static bool objects_may_be(const struct look *look, const struct series *series,
+                           const struct collector *collector, const struct growth *growth) {
+    size_t last = series->samples->count - 1;
+    int64_t first = 0, now = 0;
+    for (uint32_t context = 0; context < look->model->context_count; context++) {
+        uint32_t number = blame_number(&look->paths, context);
+        if (number == 0 || look->paths.same[number] != number ||
+            collector_of(look->model, context) != collector)
+            continue;
+        first = model_tame(first + series->rows[0][number].requested_bytes);
+        now = model_tame(now + series->rows[last][number].requested_bytes);
+    }
+    if (collector->mean > 0 && growth->bytes / larger(1, growth->chunks) > collector->mean)
+        return false;
+    int64_t bytes = larger(growth->bytes, now - first);
+    return bytes < collector->most && bytes <= larger(first / collector->part, collector->least);
+}
+
+const struct garbage *garbage_may_be(const struct look *look, struct series *series,
+                                     const struct blame_suspect *suspect,
+                                     const struct growth *growth) {
+    if (is_buffer(look->model, suspect->members[0]))
+        return buffers_may_be(look, series, suspect, growth) ? &of_v8 : NULL;
+    const struct collector *collector = collector_of(look->model, suspect->members[0]);
+    return collector && objects_may_be(look, series, collector, growth) ? &collector->garbage
+                                                                        : NULL;
 }

@@ -8,15 +8,22 @@
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
+/* What to say of growth that a runtime may free as garbage. */
+struct garbage {
+    const char *means; /* what the growing chunks are */
+    const char *sure;  /* how sure that is */
+};
+
 /* The growth of a context, or of all contexts of a suspect. */
 struct growth {
     enum trend_kind kind;
     int64_t bytes, chunks, allocs;
-    int64_t mean_bytes;     /* mean size of the chunks, at the end */
-    double a_day;           /* bytes */
-    double seconds;         /* time in which it grew */
-    bool slowing;           /* the growth becomes ever slower, like that of a cache that fills */
-    bool garbage;           /* set only for a suspect: the memory may be freed as garbage */
+    int64_t mean_bytes; /* mean size of the chunks, at the end */
+    double a_day;       /* bytes */
+    double seconds;     /* time in which it grew */
+    bool slowing;       /* the growth becomes ever slower, like that of a cache that fills */
+    /* Set only for a suspect; NULL: the memory is not freed as garbage. */
+    const struct garbage *garbage;
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */
     /* Set only for a suspect: the number of new threads, and the number of the suspect's new chunks
      * for each of these threads. Both 0: the number of chunks does not follow that of threads. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "diagnosis/forecast.h"
+#include "diagnosis/garbage.h"
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
 #include "diagnosis/replaced.h"
@@ -33,7 +34,8 @@
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
-    if (growth->slowing || growth->garbage || intervals < 3 || growth->a_day < 64.0 * (double)MIB)
+    if (growth->slowing || growth->garbage || intervals < 3 ||
+        growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
     if (growth->kind == TREND_STEPS && !growth->line.steady)
         return SEVERITY_INFO; /* a table may have reached its full size */
@@ -66,11 +68,9 @@ static bool is_arena(const struct growth *growth) {
 
 /* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct growth *growth, size_t intervals) {
-    return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
-           : growth->garbage
-               ? "open: V8 frees the buffers of dead objects when it collects garbage, at the "
-                 "latest after 64 MiB of new buffers; a longer watch shows whether these are freed"
-           : intervals < 3 ? "open: fewer than four looks show no trend"
+    return growth->slowing   ? "hardly a leak: it grows less each time, like a cache that fills"
+           : growth->garbage ? growth->garbage->sure
+           : intervals < 3   ? "open: fewer than four looks show no trend"
            : growth->kind == TREND_STEPS && !growth->line.steady
                ? "open: an array or arena that grows by a factor asks for memory seldom; a longer "
                  "watch shows whether it goes on"
@@ -104,7 +104,7 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (growth->slowing)
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
     if (growth->garbage)
-        return cli_copy("they are buffers of JavaScript, alive or not collected yet");
+        return cli_copy(growth->garbage->means);
     if (growth->per_thread > 0)
         return cli_format("about %" PRId64 " threads are new, and there are %" PRId64
                           " of these chunks for each new thread",
@@ -544,6 +544,7 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     if (blame.count > 0 && suspect->joined && suspect->figure >= floor) {
         growth.a_day *= (double)suspect->figure / (double)growth.bytes;
         growth.bytes = suspect->figure;
+        growth.garbage = garbage_may_be(look, series, suspect, &growth);
         tell_spread(look, rule, series, suspect, &growth, at_once, little);
     }
     blame_free(&blame);
