@@ -149,6 +149,11 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
+    # Tables whose slots are filled at random; the first is looked at only four times.
+    "slots-in-four-looks": (False, rows(EVEN[:4], (487, 899, 1268, 1569))),
+    "slots-with-chance": (False, rows(EVEN, (119, 236, 312, 367, 420, 439, 467, 475))),
+    # A queue of at most five batches, each of about as many chunks.
+    "batches": (False, rows(EVEN, (43, 37, 40, 43, 80, 74, 82, 82))),
     # Arrays whose next step is overdue, or comes later each time than even growth would explain.
     "array-full": (False, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 23 * (16,))),
     "array-of-keys": (False, array(range(1, 41), (1, 2, 2) + 8 * (4,) + 24 * (8,) + 5 * (16,))),
@@ -285,6 +290,19 @@ def shape_garbage_of_runtimes():
                   "garbage" in growth[0]["sure"], growth[0]["sure"])
     found, _ = looked(rows(EVEN[:5], tenfold), change=in_module("/usr/bin/python3", 4, 20000))
     check(found[0]["severity"] in ALARMING, f"large buffers are no garbage: {found[0]}")
+
+
+@test
+def shape_growth_in_few_intervals():
+    """Growth in each interval, but nearly all of it in two, is no alarm: a queue of few batches
+    grows like that. A leak before a large rise is one."""
+    for sizes, alarming in (((129, 258, 262, 383), False), ((10, 20, 30, 40, 900), True)):
+        found, _ = looked(rows(range(1, len(sizes) + 1), sizes))
+        growth = [one for one in found if one["id"] == "growth"]
+        check(growth, f"{sizes}: no growth")
+        check_equal(growth[0]["severity"] in ALARMING, alarming, f"{sizes}: {growth}")
+        check(alarming or growth[0]["sure"].startswith("open: nearly all of the growth was in one "),
+              growth[0]["sure"])
 
 
 def many_threads(dump, found):

@@ -18,7 +18,8 @@
  * and at most PER_THREAD new chunks for each of them */
 #define THREADS_MIN 4
 #define PER_THREAD 8
-#define TIMES_MIN 4 /* growth is measured by time alone only with more samples than this */
+/* Growth that is measured by time alone has to slow down more with more samples than this. */
+#define TIMES_MIN 4
 /* Chance explains growth of up to CHANCE times the standard deviation. Growth is even if its mean
  * is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not judged. */
 #define CHANCE 3.0
@@ -149,11 +150,46 @@ static bool few_are_slower(struct series *series, const double *seconds) {
            trend_slackens(series->x, series->values, series->few_count);
 }
 
+/* True if series->values at the samples of series->few become slower in time, and from sample to
+ * sample, too, by about as much. */
+static bool wanes_in_time(struct series *series, const double *seconds) {
+    size_t count = series->few_count;
+    for (size_t i = 0; i < count; i++)
+        series->x[i] = (double)i;
+    return count > TIMES_MIN ? trend_slows(seconds, series->values, count) ||
+                                   (trend_wanes(seconds, series->values, count) &&
+                                    trend_wanes(series->x, series->values, count))
+                             : trend_slackens(seconds, series->values, count) &&
+                                   trend_slackens(series->x, series->values, count);
+}
+
+/* True if the growth of a path for each allocation of the program slows down. Allocations of paths
+ * that keep most of their chunks do not count as load: they become fewer when growth slows down.
+ * `slackens`: growth for each allocation of the path becomes a little slower. */
+static bool slows_with_load(struct series *series, bool slackens, const double *seconds,
+                            double *allocs) {
+    size_t count = series->few_count;
+    double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
+    if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
+        return wanes_in_time(series, seconds);
+    for (size_t i = 0; i < count; i++)
+        allocs[i] -= series->kept[series->few[i]];
+    if (falls_somewhere(allocs, count))
+        return false;
+    bool slows = trend_slows(allocs, series->values, count) ||
+                 trend_bends(allocs, series->values, count) ||
+                 trend_wanes(allocs, series->values, count);
+    if (slows || (slackens && trend_slackens(allocs, series->values, count)))
+        return few_are_slower(series, seconds);
+    return count <= TIMES_MIN && trend_slackens(allocs, series->values, count) &&
+           wanes_in_time(series, seconds);
+}
+
 /* True if the path's growth slows down at the samples of series->few. `seconds`, `allocs` (of the
  * process) and series->values (bytes of the path) have one element for each of these samples. If
  * memctx reset lowered the counts of allocations in between, only the time is judged. */
 static bool samples_slow_down(struct series *series, size_t number, const double *seconds,
-                              const double *allocs) {
+                              double *allocs) {
     size_t count = series->few_count;
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[series->few[i]][number].allocs;
@@ -165,13 +201,7 @@ static bool samples_slow_down(struct series *series, size_t number, const double
     bool slackens = trend_slackens(series->x, series->values, count);
     if (!keeps_most(series, number) && !slackens)
         return false;
-    double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
-    if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
-        return count > TIMES_MIN && trend_slows(seconds, series->values, count);
-    return (trend_slows(allocs, series->values, count) ||
-            trend_bends(allocs, series->values, count) ||
-            (slackens && trend_slackens(allocs, series->values, count))) &&
-           few_are_slower(series, seconds);
+    return slows_with_load(series, slackens, seconds, allocs);
 }
 
 /* Sets series->values to the bytes of a path at all samples, and series->x to their numbers. The
@@ -308,7 +338,7 @@ static bool is_even(const struct series *series, size_t from, size_t to) {
 static bool has_settled(const struct series *series, size_t number, const struct trend *trend) {
     size_t from = trend->from, to = trend->to, middle = from + (to - from) / 2;
     int64_t first = series->values[middle] - series->values[from];
-    return to - from >= 3 && series->values[to] - series->values[middle] <= first / 2 &&
+    return to - from >= 3 && series->values[to] - series->values[middle] <= first / 3 * 2 &&
            is_within_chance(series, number, middle, to) &&
            (to - middle == 2 || !is_even(series, middle, to));
 }
@@ -402,6 +432,8 @@ struct growth growth_of(struct series *series, size_t number) {
         !is_even(series, trend.from, trend.to))
         return (struct growth){0};
     bool settled = has_settled(series, number, &trend);
+    growth.seldom =
+        trend.kind == TREND_STEADY && !trend_rises_often(series->values, series->samples->count);
     if (trend.kind == TREND_STEPS)
         growth.line = trend_line_of_steps(series->seconds, series->values, series->samples->count);
     else
@@ -416,7 +448,8 @@ struct growth growth_of(struct series *series, size_t number) {
     return growth;
 }
 
-/* Finds the straight line along which the sum of the suspect's members grows. */
+/* Finds the straight line along which the sum of the suspect's members grows. Leaves the sum in
+ * series->values if the suspect has several members or does not grow in steps. */
 static struct trend_line line_of_suspect(const struct look *look, struct series *series,
                                          const struct growth *growths,
                                          const struct blame_suspect *suspect) {
@@ -461,7 +494,8 @@ static void count_per_thread(const struct look *look, const struct series *serie
 
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
-    struct growth sum = {.slowing = true, .line = line_of_suspect(look, series, growths, suspect)};
+    struct growth sum = {
+        .slowing = true, .seldom = true, .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t number = blame_number(&look->paths, suspect->members[k]);
         const struct growth *part = &growths[number];
@@ -476,7 +510,9 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.a_day += part->a_day;
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
         sum.slowing = sum.slowing && part->slowing;
+        sum.seldom = sum.seldom && part->seldom;
     }
+    sum.seldom = sum.seldom && !trend_rises_often(series->values, series->samples->count);
     if (sum.kind == TREND_NONE)
         sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
     take_rate_of_line(&sum);

@@ -34,7 +34,7 @@
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
-    if (growth->slowing || growth->garbage || intervals < 3 ||
+    if (growth->slowing || growth->garbage || growth->seldom || intervals < 3 ||
         growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
     if (growth->kind == TREND_STEPS && !growth->line.steady)
@@ -71,6 +71,9 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->slowing   ? "hardly a leak: it grows less each time, like a cache that fills"
            : growth->garbage ? growth->garbage->sure
            : intervals < 3   ? "open: fewer than four looks show no trend"
+           : growth->seldom
+               ? "open: nearly all of the growth was in one or two intervals; a longer watch shows "
+                 "whether it goes on"
            : growth->kind == TREND_STEPS && !growth->line.steady
                ? "open: an array or arena that grows by a factor asks for memory seldom; a longer "
                  "watch shows whether it goes on"
@@ -281,7 +284,8 @@ static const char *advice_for(const struct look *look, const struct finding *fin
 }
 
 /* Growth that slows down may stop by itself, so it gets other words than those of the rule. Growth
- * that fewer than four looks show, or that may be garbage, gets another title only. */
+ * that fewer than four looks show, that was in few intervals, or that may be garbage, gets another
+ * title only. */
 static void tell_doubt(struct finding *finding, const struct growth *growth, size_t intervals) {
     if (growth->slowing) {
         char *before = finding->verdict;
@@ -293,7 +297,7 @@ static void tell_doubt(struct finding *finding, const struct growth *growth, siz
                        "without end.";
         finding->advice = "Nothing needs to be done if the number of entries has a limit. "
                           "Otherwise give the container that keeps these chunks a limit.";
-    } else if (intervals < 3 || growth->garbage) {
+    } else if (intervals < 3 || growth->garbage || growth->seldom) {
         finding->title = "growth that may go on";
     }
 }

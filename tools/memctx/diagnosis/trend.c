@@ -6,7 +6,10 @@
 #define DIP_SHARE 3      /* the rise is at least this many times the largest dip */
 #define WAVE_SHARE 8     /* low points rise by at least 1/8 of the largest fall */
 #define LIFTS_DIFFER 2.0 /* the rates of low and of high points differ at most by this factor */
-#define LAST_SHARE 10    /* in a rise with dips, the last quarter adds at least 1/10 of the rise */
+/* trend_rises_often: LARGE_RISES rises are 1/LARGE_RISE of their largest one or more */
+#define LARGE_RISES 3
+#define LARGE_RISE 8
+#define LAST_SHARE 10 /* in a rise with dips, the last quarter adds at least 1/10 of the rise */
 /* a rate counts as lower than another rate if it is at most SLOWER times that rate */
 #define SLOWER 0.97
 /* trend_slows: the last rate is below SLOW_IN_WINDOW times the first rate, or below SLOW_AT_ALL
@@ -29,6 +32,10 @@
 #define EASE_ELEMENTS 5 /* trend_eases needs at least this many elements */
 #define EASED_HALF 0.33
 #define EASED_QUARTER 0.75
+/* trend_wanes: the last quarter of x adds at most WANED_QUARTER of what the first one adds, the
+ * second half at most WANED_HALF of what the first half adds */
+#define WANED_QUARTER 0.6
+#define WANED_HALF 0.7
 #define NEAR_LINE 8     /* an element is near the line if it is off by at most 1/8 of the rise */
 #define LINE_ELEMENTS 4 /* trend_line needs at least this many elements */
 #define STOPPED_INTERVALS 6 /* trend_stopped needs at least this many intervals */
@@ -110,6 +117,27 @@ static bool ends_high(const int64_t *values, size_t count, int64_t rise) {
     return last == largest_of(values, count) || last - before >= rise / LAST_SHARE;
 }
 
+/* Returns the number of rises between the elements `from` and `last` that are 1/LARGE_RISE of the
+ * largest one or more. */
+static size_t large_rises(const int64_t *values, size_t from, size_t last) {
+    int64_t largest = 0;
+    size_t count = 0;
+    for (size_t i = from; i < last; i++)
+        largest = values[i + 1] - values[i] > largest ? values[i + 1] - values[i] : largest;
+    for (size_t i = from; i < last; i++)
+        count += values[i + 1] > values[i] && values[i + 1] - values[i] >= largest / LARGE_RISE;
+    return count;
+}
+
+bool trend_rises_often(const int64_t *values, size_t count) {
+    if (count > LARGE_RISES && large_rises(values, 0, count - 1) >= LARGE_RISES)
+        return true;
+    for (size_t i = 0; i + LARGE_RISES < count; i++)
+        if (large_rises(values, i, i + LARGE_RISES) == LARGE_RISES)
+            return true;
+    return false;
+}
+
 struct trend trend_of(const int64_t *values, size_t count) {
     struct trend none = {TREND_NONE, 0, 0};
     if (count < 2)
@@ -125,8 +153,8 @@ struct trend trend_of(const int64_t *values, size_t count) {
     /* A series that rises only at the beginning does not grow: its second half must add a quarter
      * of the rise. */
     int64_t later = values[count - 1] - values[(count - 1) / 2];
-    if (rises >= 3 && ends_high(values, count, rise) && rise / DIP_SHARE >= fall &&
-        later >= rise / 4)
+    if (trend_rises_often(values, count) && ends_high(values, count, rise) &&
+        rise / DIP_SHARE >= fall && later >= rise / 4)
         return whole;
     return waves(values, count, fall);
 }
@@ -215,6 +243,19 @@ bool trend_eases(const double *x, const int64_t *values, size_t count) {
     return count >= EASE_ELEMENTS && x[count - 1] > x[0] &&
            at[4] - at[2] <= EASED_HALF * (at[2] - at[0]) &&
            at[4] - at[3] <= EASED_QUARTER * (at[3] - at[2]);
+}
+
+bool trend_wanes(const double *x, const int64_t *values, size_t count) {
+    double at[EASE_PARTS + 1];
+    if (count < EASE_ELEMENTS || x[count - 1] <= x[0])
+        return false;
+    for (size_t i = 0; i <= EASE_PARTS; i++)
+        at[i] = value_at(x, values, count, x[0] + (x[count - 1] - x[0]) * (double)i / EASE_PARTS);
+    for (size_t i = 2; i <= EASE_PARTS; i++)
+        if (at[i] - at[i - 1] > ABOUT * (at[i - 1] - at[i - 2]))
+            return false;
+    return at[4] - at[3] <= WANED_QUARTER * (at[1] - at[0]) &&
+           at[4] - at[2] <= WANED_HALF * (at[2] - at[0]);
 }
 
 /* True if all elements are near the line through the elements `from` and `last`. */

@@ -16,7 +16,8 @@
 enum trend_kind {
     TREND_NONE,
     TREND_STEADY, /* a rise in every interval */
-    TREND_DIPS,   /* a rise with dips of at most a third of the rise */
+    /* a rise, often (trend_rises_often), with dips of at most a third of the rise */
+    TREND_DIPS,
     /* at least three low points; each low point is higher than the previous one, and each high
      * point too */
     TREND_WAVES,
@@ -30,6 +31,12 @@ struct trend {
 };
 
 struct trend trend_of(const int64_t *values, size_t count);
+
+/* True if three or more of all rises, or all of three intervals one after the other, are an eighth
+ * of the largest one among them or more. Chance may lift a queue of few large batches once or
+ * twice.
+ */
+bool trend_rises_often(const int64_t *values, size_t count);
 
 /* A rise along a straight line up to the last element. */
 struct trend_line {
@@ -92,6 +99,11 @@ bool trend_bends(const double *x, const int64_t *values, size_t count);
  * much less than the first half, and the last quarter less than the third. Chance in single
  * intervals matters little. False for fewer than four intervals. */
 bool trend_eases(const double *x, const int64_t *values, size_t count);
+
+/* True if the series rises ever more slowly, judged by quarters of x, so that chance in single
+ * intervals matters little: no quarter adds more than a tenth more than the quarter before, and the
+ * last one adds at most three fifths of the first. False for fewer than four intervals. */
+bool trend_wanes(const double *x, const int64_t *values, size_t count);
 
 /* A weaker form of trend_slows, for uneven steps of `x`: true if any rate is clearly lower than an
  * earlier rate, or the last rate is clearly below the average since x was 0. */
