@@ -420,6 +420,9 @@ static char *write_function(const struct model *model, struct who_step step, boo
 struct written {
     char *text;
     size_t count, most;
+    /* The outermost function without a name that was left out before the first function. Its
+     * address tells paths apart that end at one function with a name. NULL: there is none. */
+    const struct model_context *nameless;
 };
 
 static void write_next(struct written *written, char *function) {
@@ -487,6 +490,9 @@ static bool write_part(struct written *written, const struct model *model,
                 free(*via);
                 *via = write_via(model, at);
             }
+            if (shown == WHO_MAIN && module_of(model, at) &&
+                kind_on(model, part, at) == WHO_NAMELESS)
+                written->nameless = &model->contexts[at.context];
         }
         if (is_end(at, last))
             return is_shown;
@@ -636,10 +642,13 @@ char *who_write(const struct model *model, const struct who_part *part, int64_t 
     char *via = NULL;
     write_part(&written, model, part, part->end, &via);
     write_caller(&written, model, part);
-    if (via) {
-        char *longer = cli_format("%s, via %s", written.text, via);
+    char *nameless = written.nameless ? frames_write(model, written.nameless, false) : NULL;
+    if (via || nameless) {
+        char *longer = cli_format("%s, via %s%s%s", written.text, via ? via : "",
+                                  via && nameless ? " < " : "", nameless ? nameless : "");
         free(written.text);
         free(via);
+        free(nameless);
         written.text = longer;
     }
     return cli_clean_bytes(written.text);
