@@ -377,6 +377,9 @@ def now_can_be_pasted():
         first = found_at(target, 1)["findings"][0]
         check(first["now"].startswith(f"memctx trim {target.pid} --context "),
               f"now: {first['now']}")
+        says = " ".join(labelled(told(target), 1, "now").split())
+        check(says.endswith(": each thread returns its part when it allocates, and nothing if it "
+                            "never allocates again"), says)
         # Wait until the freelist has gone back to the kernel.
         harness.wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0,
                            "an empty freelist")

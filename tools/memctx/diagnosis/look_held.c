@@ -54,7 +54,8 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
                                  look_bytes(pages->isolate)));
     } else if (pages->empty > finding->bytes / 10) {
         finding_helps(look, finding, "trim", "", pages->trim,
-                      cli_format("returns %s: each thread returns its part when it allocates",
+                      cli_format("returns %s: each thread returns its part when it allocates, and "
+                                 "nothing if it never allocates again",
                                  look_bytes(pages->trim)));
     }
 }
