@@ -305,6 +305,26 @@ def shape_growth_in_few_intervals():
               growth[0]["sure"])
 
 
+@test
+def shape_few_frames():
+    """Three buffers of two sizes, of which one is replaced at each look, are no leak. A leak of as
+    many chunks that stay is one."""
+    for made, alarming in ((True, False), (False, True)):
+        def change(dump, found, made=made):
+            kept, chunks = found[KEPT][0]["id"], (1, 2, 2, 3, 3, 3, 4)
+            for number, rows_of in enumerate([mark["contexts"] for mark in dump["marks"]] +
+                                             [dump["contexts"]]):
+                row = next(one for one in rows_of if one["id"] == kept)
+                for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                    live = chunks[number]
+                    allocs = 10 + 2 * number if made else live
+                    figures.update(live_chunks=live, allocs=allocs, frees=allocs - live,
+                                   requested_bytes=(6 * live - (number in (2, 4))) << 20)
+        found, _ = looked(rows(EVEN[:7], range(1, 8)), change=change)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{made}: {growth}")
+
+
 def many_threads(dump, found):
     """Gives the dump 33 threads besides those that have exited, a GiB of free memory in mixed
     pages, and counts of remote frees: those of exited threads stand in two records of one pair."""

@@ -25,6 +25,7 @@
 #define CHANCE 3.0
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
+#define FEW_CHUNKS 3 /* are_few_that_change: most new chunks */
 #define FADE_PARTS 4 /* growth that fades is judged at the ends of so many parts of the samples */
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
@@ -321,6 +322,14 @@ static bool is_within_chance(const struct series *series, size_t number, size_t 
     return chunks >= CHANCE_CHUNKS && grown * grown <= CHANCE * CHANCE * variance;
 }
 
+/* True if there are at most FEW_CHUNKS more chunks, of about the size as before, while as many or
+ * more were freed. A queue of a few large buffers looks like that by chance. */
+static bool are_few_that_change(const struct sample_row *from, const struct sample_row *to) {
+    int64_t chunks = to->live_chunks - from->live_chunks, allocs = to->allocs - from->allocs;
+    return from->live_chunks > 0 && chunks > 0 && chunks <= FEW_CHUNKS && allocs >= 2 * chunks &&
+           mean_bytes(to) / 2 <= mean_bytes(from);
+}
+
 /* True if series->values grow evenly between two samples. */
 static bool is_even(const struct series *series, size_t from, size_t to) {
     double count = (double)(to - from);
@@ -430,6 +439,8 @@ struct growth growth_of(struct series *series, size_t number) {
                             .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
     if (is_within_chance(series, number, trend.from, trend.to) &&
         !is_even(series, trend.from, trend.to))
+        return (struct growth){0};
+    if (trend.kind == TREND_DIPS && are_few_that_change(from, to))
         return (struct growth){0};
     bool settled = has_settled(series, number, &trend);
     growth.seldom =
