@@ -306,6 +306,31 @@ def shape_growth_in_few_intervals():
 
 
 @test
+def shape_slots_that_a_program_without_other_work_fills():
+    """Slots that are filled and replaced at random, while the program allocates nothing else, are
+    no leak, although times are uneven. As many chunks that all stay are one."""
+    live = (300, 555, 773, 955)
+    for replaced, alarming in ((True, False), (False, True)):
+        def change(dump, found, replaced=replaced):
+            kept, work = found[KEPT][0]["id"], [one["id"] for one in found[WORK]]
+            for number, rows_of in enumerate([mark["contexts"] for mark in dump["marks"]] +
+                                             [dump["contexts"]]):
+                chunks = live[number] if replaced else 300 + 300 * number
+                allocs = 364 * (number + 1) if replaced else chunks
+                for row in (row for row in rows_of if row["id"] in (kept, *work)):
+                    for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                        if row["id"] == kept:
+                            figures.update(live_chunks=chunks, allocs=allocs,
+                                           frees=allocs - chunks, requested_bytes=1651 * chunks)
+                        else:
+                            figures.update(live_chunks=0, allocs=number, frees=number,
+                                           requested_bytes=0)
+        found, _ = looked(rows((1.9, 3.0, 4.2, 4.9), (1, 2, 3, 4)), change=change)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{replaced}: {growth}")
+
+
+@test
 def shape_few_frames():
     """Three buffers of two sizes, of which one is replaced at each look, are no leak. A leak of as
     many chunks that stay is one."""

@@ -172,7 +172,7 @@ static bool slows_with_load(struct series *series, bool slackens, const double *
     size_t count = series->few_count;
     double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
     if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
-        return wanes_in_time(series, seconds);
+        return wanes_in_time(series, seconds) || (slackens && few_are_slower(series, seconds));
     for (size_t i = 0; i < count; i++)
         allocs[i] -= series->kept[series->few[i]];
     if (falls_somewhere(allocs, count))
