@@ -152,6 +152,8 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     # Tables whose slots are filled at random; the first is looked at only four times.
     "slots-in-four-looks": (False, rows(EVEN[:4], (487, 899, 1268, 1569))),
     "slots-with-chance": (False, rows(EVEN, (119, 236, 312, 367, 420, 439, 467, 475))),
+    # A pool that warms up, with chance in each interval.
+    "warm-up-with-chance": (False, rows(EVEN[:4], (247, 317, 330, 351))),
     # A queue of at most five batches, each of about as many chunks.
     "batches": (False, rows(EVEN, (43, 37, 40, 43, 80, 74, 82, 82))),
     # Arrays whose next step is overdue, or comes later each time than even growth would explain.
@@ -301,7 +303,7 @@ def shape_growth_in_few_intervals():
         growth = [one for one in found if one["id"] == "growth"]
         check(growth, f"{sizes}: no growth")
         check_equal(growth[0]["severity"] in ALARMING, alarming, f"{sizes}: {growth}")
-        check(alarming or growth[0]["sure"].startswith("open: nearly all of the growth was in one "),
+        check(alarming or growth[0]["sure"].startswith("open: nearly all of the growth was in "),
               growth[0]["sure"])
 
 

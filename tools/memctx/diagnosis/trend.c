@@ -205,7 +205,12 @@ static bool falls_to(const double *x, const int64_t *values, size_t count, doubl
 }
 
 bool trend_bends(const double *x, const int64_t *values, size_t count) {
-    return falls_to(x, values, count, EVEN, BENT);
+    if (count != 4)
+        return falls_to(x, values, count, EVEN, BENT);
+    /* With three intervals, the last two are taken together: chance may make either of them larger.
+     */
+    double rest = x[3] > x[1] ? (double)(values[3] - values[1]) / (x[3] - x[1]) : 0;
+    return values[3] >= values[1] && rest <= BENT * rate_at(x, values, 1);
 }
 
 bool trend_slackens(const double *x, const int64_t *values, size_t count) {

@@ -92,7 +92,8 @@ bool trend_fades(const double *x, const int64_t *values, size_t count);
 
 /* True if the series rose evenly at first and much more slowly at the end, like a pool that has
  * nearly reached its largest size. No rate is clearly higher than the previous one, and the last
- * rate is at most half of the first. False for fewer than three intervals. */
+ * rate is at most half of the first. With three intervals, the last two together count as the last.
+ * False for fewer than three intervals. */
 bool trend_bends(const double *x, const int64_t *values, size_t count);
 
 /* True if the series becomes flat, like a table that is filled at random: the second half of x adds
