@@ -88,7 +88,7 @@ void series_make(struct series *series, const struct look *look) {
     for (size_t k = 0; k < paths; k++) {
         if (series->rows[count - 1][k].allocs > series->rows[0][k].allocs && keeps_most(series, k))
             for (size_t i = 0; i < count; i++)
-                series->kept[i] += (double)series->rows[i][k].allocs;
+                series->kept[i] += (double)series->rows[i][k].live_chunks;
         take_few(series, k);
         if (!trend_falls(series->values, series->few_count))
             continue;
@@ -164,7 +164,7 @@ static bool wanes_in_time(struct series *series, const double *seconds) {
                                    trend_slackens(series->x, series->values, count);
 }
 
-/* True if the growth of a path for each allocation of the program slows down. Allocations of paths
+/* True if the growth of a path for each allocation of the program slows down. New chunks of paths
  * that keep most of their chunks do not count as load: they become fewer when growth slows down.
  * `slackens`: growth for each allocation of the path becomes a little slower. */
 static bool slows_with_load(struct series *series, bool slackens, const double *seconds,

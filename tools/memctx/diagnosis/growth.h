@@ -39,7 +39,7 @@ struct series {
     struct sample_row **rows; /* rows[sample][number of the figures of the row's first context] */
     double *seconds;          /* seconds[sample]: uptime of the process */
     double *allocs;           /* allocs[sample]: allocations of the process */
-    double *kept;             /* kept[sample]: allocations of the paths that keep most chunks */
+    double *kept;             /* kept[sample]: chunks of the paths that keep most chunks */
     int64_t *threads;         /* threads[sample]: threads that are new since the first sample */
     double *x;                /* buffers for the figures of one path */
     int64_t *values;
