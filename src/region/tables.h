@@ -47,7 +47,9 @@ enum tables_share {
      * context/admit.c), functions that recur on RECURS_OFTEN paths (path/functions.c) are
      * folded. */
     TABLES_FOLD = 4,
-    TABLES_TRACE = 28, /* traces, which only save time; counted together with all other tables */
+    /* Traces, which only save time; counted together with all other tables. No other share may have
+     * this value, because tables_take knows traces by it. */
+    TABLES_TRACE = 28,
     /* When more than this share is in use, functions that recur on RECURS_OFTEN paths are folded,
      * whether new paths come fast or not. */
     TABLES_FOLD_ANYWAY = 16,
