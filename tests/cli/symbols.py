@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Names of functions: DWARF, inlined frames, stripped files, separate debug files, C++, Rust,
 damaged files."""
+import contextlib
 import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 
-from clitest import HERE, cli, expect, scratch, succeed, target, tool
+from clitest import CLI, HERE, cli, expect, scratch, succeed, target, tool
 from harness import Skip, check, check_equal, test
 
 SOURCES = os.path.join(HERE, "programs")
@@ -281,6 +284,80 @@ def program_that_was_removed():
             os.unlink(program)
             dump = live.dump()
             check_equal((dump["exe"], module_of(dump, program)["path"]), (program, program), "exe")
+
+
+def snapshot_of_libraries(where, count):
+    """A snapshot without names of a process with `count` libraries, each of its own file."""
+    source, path = os.path.join(SOURCES, "many_libraries.c"), os.path.join(where, "0.so")
+    tool("gcc", "-O2", "-g", "-fPIC", "-shared", "-DLIBRARY", "-Wl,--build-id", source, "-o", path)
+    for number in range(1, count):
+        shutil.copy(path, os.path.join(where, f"{number}.so"))
+    program, snapshot = os.path.join(where, "program"), os.path.join(where, "snapshot")
+    tool("gcc", "-O2", source, "-o", program, "-ldl")
+    with target([program, where, str(count)]) as live:
+        succeed("dump", live.pid, "--no-symbols", "-o", snapshot, env=live.cli_env)
+    return snapshot
+
+
+@test
+def many_libraries_of_which_some_are_damaged():
+    """A child that looks up names reads several libraries; a damaged one costs only its own
+    names."""
+    count, damaged = 100, (0, 1, 30, 31, 50, 99)
+    with scratch() as where:
+        snapshot = snapshot_of_libraries(where, count)
+        for number in damaged:
+            path = os.path.join(where, f"{number}.so")
+            os.truncate(path, os.path.getsize(path) // 2 if number % 2 else 0)
+        dump = json.loads(succeed("dump", snapshot, "--json"))
+        for number in range(count):
+            function = path_of_size(dump, 1000 + number)[0]["function"]
+            check(number in damaged or function == "library_hold",
+                  f"library {number}: {function!r}")
+
+
+@test
+def few_children_look_up_names():
+    """A process with many libraries costs no child for each: a fork copies page tables."""
+    if os.geteuid() != 0:
+        raise Skip("needs a pid namespace, which only root can make")
+    with scratch() as where:
+        snapshot = snapshot_of_libraries(where, 300)
+        script = f"{CLI} dump {snapshot} > /dev/null; sh -c 'echo $$'"
+        last = int(tool("unshare", "--pid", "--fork", "sh", "-c", script))
+        check(last < 100, f"{last} processes for 300 libraries")
+
+
+def kill_a_child(command):
+    """Kills the newest child of the process; returns False if the process ended before."""
+    while command.poll() is None:
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{command.pid}/task/{command.pid}/children",
+                      encoding="ascii") as file:
+                children = file.read().split()
+            if children:
+                os.kill(int(children[-1]), signal.SIGKILL)
+                return True
+    return False
+
+
+@test
+def a_killed_child_is_told_from_a_damaged_file():
+    """If memory is short, the kernel kills the child that looks up names. Another child then looks
+    up those of the libraries behind the one that was read."""
+    with scratch() as where:
+        snapshot = snapshot_of_libraries(where, 200)
+        for _ in range(50):
+            with subprocess.Popen([CLI, "dump", snapshot, "--flat"], stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, text=True) as command:
+                killed = kill_a_child(command)
+                told = command.stderr.read()
+                check_equal(command.wait(), 0, "exit code")
+                check("damaged" not in told, told)
+                if killed and "was killed, as the kernel does when memory is short" in told:
+                    check_equal(told.count("was killed"), 1, "libraries without names")
+                    return
+        check(False, "no dump told that its child was killed")
 
 
 def section_ranges(program):

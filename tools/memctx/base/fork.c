@@ -37,11 +37,23 @@ void fork_follow(pid_t parent) {
         _exit(1);
 }
 
+void fork_bound_time(unsigned cpu_s) {
+    struct rlimit cpu;
+    struct rusage used;
+    if (getrlimit(RLIMIT_CPU, &cpu) != 0 || getrusage(RUSAGE_SELF, &used) != 0)
+        return;
+    rlim_t end = (rlim_t)used.ru_utime.tv_sec + (rlim_t)used.ru_stime.tv_sec + cpu_s;
+    if (cpu.rlim_max == RLIM_INFINITY || end < cpu.rlim_max) {
+        cpu.rlim_cur = end;
+        setrlimit(RLIMIT_CPU, &cpu);
+    }
+}
+
 FILE *fork_bounded(pid_t parent, unsigned cpu_s, int fd) {
-    struct rlimit no_core = {0, 0}, cpu = {cpu_s, cpu_s};
+    struct rlimit no_core = {0, 0};
     fork_follow(parent);
     setrlimit(RLIMIT_CORE, &no_core);
-    setrlimit(RLIMIT_CPU, &cpu);
+    fork_bound_time(cpu_s);
     FILE *answer = fdopen(fd, "w");
     if (!answer)
         _exit(1);

@@ -9,6 +9,8 @@
 /* Lets this process be killed when its parent ends. `parent`: the parent's pid, read before the
  * fork. If the parent has ended already, ends this process. */
 void fork_follow(pid_t parent);
+/* Lets the kernel end this process when it has used `cpu_s` more seconds of processor time. */
+void fork_bound_time(unsigned cpu_s);
 /* fork_follow for a child that reads files, which may be damaged: the kernel also ends the child
  * after `cpu_s` seconds of processor time, and writes no core file. Returns a stream that writes to
  * `fd`; if there is no memory for one, ends this process. */

@@ -26,6 +26,7 @@ enum symbols_source {
     SYMBOLS_MISSING,  /* there is no file */
     SYMBOLS_MISMATCH, /* the file has another build-id */
     SYMBOLS_DAMAGED,
+    SYMBOLS_KILLED, /* the child was killed, most likely because memory was short */
     SYMBOLS_SOURCES,
 };
 

@@ -250,6 +250,8 @@ static int find_debug_file(Dwfl_Module *module, void **data, const char *name, D
 enum symbols_source elf_names_open(const struct symbols_request *request,
                                    struct Dwfl_Module **module) {
     char path[PATH_MAX + 64];
+    if (request->module->path[0] != '/') /* such as [vdso] */
+        return SYMBOLS_MISSING;
     static Dwfl_Callbacks callbacks = {
         .find_elf = dwfl_build_id_find_elf,
         .find_debuginfo = find_debug_file,

@@ -422,7 +422,7 @@ static struct names *open_any(void *data, uint32_t module) {
     struct symbols_request request = *all;
     struct names *names = cli_alloc(1, sizeof *names);
     request.module = &all->modules[module];
-    if (request.module->path[0] != '/' || elf_names_open(&request, &names->module) != SYMBOLS_DWARF)
+    if (elf_names_open(&request, &names->module) != SYMBOLS_DWARF)
         return NULL;
     read_names(names);
     return names;

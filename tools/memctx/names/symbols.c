@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * symbols.c - the parent's side: sorts the addresses by module, starts a child process for each
- * module, reads perf maps, and gives the frames their names.
+ * symbols.c - the parent's side: sorts the addresses by module, starts child processes that read
+ * the modules, reads perf maps, and gives the frames their names.
  */
 #include "names/symbols.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,7 +29,7 @@ static const char *const source_words[SYMBOLS_SOURCES] = {
     [SYMBOLS_DWARF] = "dwarf",     [SYMBOLS_SYMTAB] = "symtab",
     [SYMBOLS_DYNSYM] = "dynsym",   [SYMBOLS_STRIPPED] = "none",
     [SYMBOLS_MISSING] = "missing", [SYMBOLS_MISMATCH] = "other build-id",
-    [SYMBOLS_DAMAGED] = "damaged",
+    [SYMBOLS_DAMAGED] = "damaged", [SYMBOLS_KILLED] = "killed",
 };
 
 /* A frame without a name, to be looked up. */
@@ -74,13 +75,20 @@ static uint64_t look_up_address(const struct model_frame *frame) {
 
 /* --- one module -------------------------------------------------------------------------- */
 
-static _Noreturn void run_child(const struct symbols_request *request, pid_t parent, int fd) {
+/* Answers the requests one after the other. */
+static _Noreturn void run_child(const struct symbols_request *requests, size_t count, pid_t parent,
+                                int fd) {
     FILE *answer = fork_bounded(parent, CHILD_CPU_LIMIT_S, fd);
-    if (request->module)
-        elf_names_answer(request, answer);
-    else
-        elf_names_answer_across(request, answer);
-    _exit(fflush(answer) == 0 ? 0 : 1);
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++) {
+        fork_bound_time(CHILD_CPU_LIMIT_S);
+        if (requests[i].module)
+            elf_names_answer(&requests[i], answer);
+        else
+            elf_names_answer_across(&requests[i], answer);
+        good = fflush(answer) == 0;
+    }
+    _exit(good ? 0 : 1);
 }
 
 /* The sorted wishes (frames that need names) and pairs of frames of one module, and the child that
@@ -94,6 +102,7 @@ struct lookup {
     size_t pair_count;
     FILE *answer; /* NULL: no child was started */
     pid_t child;
+    size_t rest; /* number of look-ups behind this one that the same child answers */
 };
 
 static struct symbols_pair *write_pairs(const struct model *model, const struct lookup *lookup) {
@@ -109,45 +118,60 @@ static struct symbols_pair *write_pairs(const struct model *model, const struct 
     return pairs;
 }
 
-static void start_lookup(struct lookup *lookup, const struct model *model,
-                         const struct symbols_options *options) {
+static struct symbols_request make_request(struct lookup *lookup, const struct model *model,
+                                           const struct symbols_options *options) {
     const struct model_module *module =
         lookup->module != WIRE_NONE ? &model->modules[lookup->module] : NULL;
     uint64_t bias = module ? module->bias : 0;
-    struct symbols_pair *pairs = write_pairs(model, lookup);
+    free(lookup->addresses);
     lookup->addresses = cli_alloc(lookup->count, sizeof *lookup->addresses);
+    lookup->distinct = 0;
     for (size_t i = 0; i < lookup->count; i++) {
         uint64_t address = lookup->wishes[i].address - bias;
         if (lookup->distinct == 0 || lookup->addresses[lookup->distinct - 1] != address)
             lookup->addresses[lookup->distinct++] = address;
     }
-    struct symbols_request request = {.module = module,
-                                      .live_pid = options->live_pid,
-                                      .debug_directory = options->debug_directory,
-                                      .addresses = lookup->addresses,
-                                      .count = lookup->distinct,
-                                      .modules = model->modules,
-                                      .module_count = (uint32_t)model->module_count,
-                                      .number = lookup->module,
-                                      .pairs = pairs,
-                                      .pair_count = lookup->pair_count};
+    return (struct symbols_request){.module = module,
+                                    .live_pid = options->live_pid,
+                                    .debug_directory = options->debug_directory,
+                                    .addresses = lookup->addresses,
+                                    .count = lookup->distinct,
+                                    .modules = model->modules,
+                                    .module_count = (uint32_t)model->module_count,
+                                    .number = lookup->module,
+                                    .pairs = write_pairs(model, lookup),
+                                    .pair_count = lookup->pair_count};
+}
+
+/* Starts a child that answers these look-ups, one after the other. */
+static void start_child(struct lookup *lookups, size_t count, const struct model *model,
+                        const struct symbols_options *options) {
+    struct symbols_request *requests = cli_alloc(count, sizeof *requests);
+    for (size_t i = 0; i < count; i++)
+        requests[i] = make_request(&lookups[i], model, options);
     int pipe_fds[2];
     fflush(NULL);
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
         cli_die(CLI_REFUSED, "cannot make a pipe for looking up names; %s; try --no-symbols",
                 strerror(errno));
-    pid_t parent = getpid();
-    lookup->child = fork();
-    if (lookup->child == 0) {
+    pid_t parent = getpid(), child = fork();
+    if (child == 0) {
         close(pipe_fds[0]);
-        run_child(&request, parent, pipe_fds[1]);
+        run_child(requests, count, parent, pipe_fds[1]);
     }
     close(pipe_fds[1]);
-    free(pairs);
-    lookup->answer = lookup->child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
-    if (!lookup->answer) {
+    for (size_t i = 0; i < count; i++)
+        free((void *)requests[i].pairs);
+    free(requests);
+    FILE *answer = child > 0 ? fdopen(pipe_fds[0], "r") : NULL;
+    if (!answer) {
         cli_die(CLI_REFUSED, "cannot start a process that looks up names; %s; try --no-symbols",
                 strerror(errno));
+    }
+    for (size_t i = 0; i < count; i++) {
+        lookups[i].answer = answer;
+        lookups[i].child = child;
+        lookups[i].rest = count - 1 - i;
     }
 }
 
@@ -174,8 +198,9 @@ static bool take_tails(struct lookup *lookup, struct model *model, const struct 
     return good;
 }
 
-/* Reads the child's answer and gives the frames their names. */
-static enum symbols_source finish_lookup(struct lookup *lookup, struct model *model) {
+/* Reads the child's answer and gives the frames their names. Sets *source. Returns false if the
+ * answer ends early or makes no sense. */
+static bool finish_lookup(struct lookup *lookup, struct model *model, enum symbols_source *source) {
     const struct wish *wishes = lookup->wishes;
     uint64_t bias = lookup->module != WIRE_NONE ? model->modules[lookup->module].bias : 0;
     int first = getc(lookup->answer);
@@ -189,12 +214,31 @@ static enum symbols_source finish_lookup(struct lookup *lookup, struct model *mo
     }
     for (size_t i = 0; i < lookup->pair_count && good; i++)
         good = take_tails(lookup, model, &lookup->pairs[i]);
+    free(lookup->addresses);
+    lookup->addresses = NULL;
+    *source = good ? (enum symbols_source)first : SYMBOLS_DAMAGED;
+    return good;
+}
+
+/* Takes the answer of one look-up. If a damaged file has ended the child, another child answers the
+ * look-ups behind this one. */
+static enum symbols_source finish_one(struct lookup *lookup, struct model *model,
+                                      const struct symbols_options *options) {
+    enum symbols_source source;
+    bool good = finish_lookup(lookup, model, &source);
+    if (good && lookup->rest > 0)
+        return source;
+    bool ended = good || feof(lookup->answer);
+    if (!ended)
+        kill(lookup->child, SIGKILL);
     fclose(lookup->answer);
-    int status;
+    int status = 0;
     while (waitpid(lookup->child, &status, 0) < 0 && errno == EINTR) {
     }
-    free(lookup->addresses);
-    return good ? (enum symbols_source)first : SYMBOLS_DAMAGED;
+    if (lookup->rest > 0)
+        start_child(lookup + 1, lookup->rest, model, options);
+    bool killed = ended && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    return !good && killed ? SYMBOLS_KILLED : source;
 }
 
 /* --- perf maps --------------------------------------------------------------------------- */
@@ -387,6 +431,11 @@ static void note_source(struct model_module *module, enum symbols_source source)
         cli_warn("note: the symbols of %s could not be read (the file is damaged, or reading it "
                  "took over %d s); some of its names are left out",
                  module->path, CHILD_CPU_LIMIT_S);
+    } else if (source == SYMBOLS_KILLED) {
+        cli_warn(
+            "note: the process that read the symbols of %s was killed, as the kernel does when "
+            "memory is short; some of its names are left out",
+            module->path);
     }
 }
 
@@ -395,19 +444,24 @@ struct symbols_work {
     struct wish *wishes;
     struct pair *pairs;
     struct lookup *lookups; /* one for each module, in the order of the wishes */
-    size_t count, started;
+    size_t count;
+    size_t for_children; /* number of look-ups that a child answers: all but generated code */
+    size_t started;
     struct lookup across;
 };
 
-/* The most children that run at one time, besides the child for pairs across modules. A module that
- * is not a file needs no child. */
+/* The most children that run at one time, besides the child for pairs across modules. */
 #define CHILDREN_MAX 4
+/* The most children in all, if no file is damaged. fork copies the page tables of this process,
+ * which takes milliseconds if there are a million contexts. */
+#define CHILDREN_IN_ALL 32
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
-    for (; work->started < work->count && work->started < done + CHILDREN_MAX; work->started++) {
-        uint32_t module = work->lookups[work->started].module;
-        if (module != WIRE_NONE && model->modules[module].path[0] == '/')
-            start_lookup(&work->lookups[work->started], model, &work->options);
+    size_t share = (work->for_children + CHILDREN_IN_ALL - 1) / CHILDREN_IN_ALL;
+    while (work->started < work->for_children && work->started < done + CHILDREN_MAX * share) {
+        size_t left = work->for_children - work->started, count = left < share ? left : share;
+        start_child(&work->lookups[work->started], count, model, &work->options);
+        work->started += count;
     }
 }
 
@@ -440,10 +494,13 @@ struct symbols_work *symbols_begin(const struct model *model,
         alone++;
     work->lookups = cli_alloc(model->module_count + 1, sizeof *work->lookups);
     make_lookups(work, wishes, alone);
+    work->for_children = work->count;
+    if (work->count > 0 && work->lookups[work->count - 1].module == WIRE_NONE)
+        work->for_children--;
     work->across = (struct lookup){
         .module = WIRE_NONE, .pairs = work->pairs + alone, .pair_count = pairs - alone};
     if (work->across.pair_count > 0)
-        start_lookup(&work->across, model, &work->options);
+        start_child(&work->across, 1, model, &work->options);
     start_some(work, model, 0);
     return work;
 }
@@ -459,16 +516,14 @@ void symbols_finish(struct symbols_work *work, struct model *model) {
         struct model_module *module = &model->modules[lookup->module];
         if (work->options.progress)
             progress_tell("reading the symbols of %s", module->path);
-        /* A module without a file, such as [vdso], has no child. */
-        enum symbols_source source =
-            lookup->answer ? finish_lookup(lookup, model) : SYMBOLS_MISSING;
+        enum symbols_source source = finish_one(lookup, model, &work->options);
         note_source(module, source);
         if (work->options.live_pid == 0 && module->build_id_bytes == 0 &&
             (source == SYMBOLS_DWARF || source == SYMBOLS_SYMTAB || source == SYMBOLS_DYNSYM))
             note_unchecked(module);
     }
     if (work->across.answer)
-        finish_lookup(&work->across, model);
+        finish_one(&work->across, model, &work->options);
     progress_end();
     model->has_names = true;
     free(work->lookups);

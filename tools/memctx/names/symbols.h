@@ -9,8 +9,8 @@
  * without a build-id, the process's map decides. /tmp/perf-PID.map names code made at run time. A
  * frame without a name keeps module and offset.
  *
- * Each module is read in a child process: a damaged file may end this child, and its module then
- * has no names, but the dump goes on.
+ * Modules are read in child processes: a damaged file may end a child, and its module then has no
+ * names, but the dump goes on. With many modules, a child reads several of them.
  */
 #ifndef MEMCTX_SYMBOLS_H
 #define MEMCTX_SYMBOLS_H
