@@ -100,6 +100,30 @@ def files_in(where):
     return sorted(os.listdir(where))
 
 
+def killed_first(pid):
+    """True if the kernel kills this process before all others when memory is short."""
+    with open(f"/proc/{pid}/oom_score_adj", encoding="ascii") as file:
+        return int(file.read()) == 1000
+
+
+@test
+def command_offers_itself_to_the_kernel():
+    """If memory is short, the kernel is to kill a command that only looks, and never the target;
+    a program that memctx run starts, and a command that stays, keep their own score."""
+    own = succeed("run", "--", "cat", "/proc/self/oom_score_adj")
+    with open("/proc/self/oom_score_adj", encoding="ascii") as file:
+        check_equal(own, file.read(), "score of a program")
+    with hold() as live:
+        words = [CLI, "doctor", str(live.pid), "--watch", "60"]
+        with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.DEVNULL) as looking:
+            wait_until(lambda: killed_first(looking.pid), "the command to set its score")
+            looking.kill()
+        check(not killed_first(live.pid), "the target")
+        with Watch(live, "--when", "ends") as watch:
+            watch.next(1)
+            check(not killed_first(watch.process.pid), "memctx watch")
+
+
 @test
 def watch_writes_a_snapshot_and_ends_with_the_target():
     with hold() as live, scratch() as where, \

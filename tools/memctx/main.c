@@ -9,6 +9,7 @@
 #include "base/fork.h"
 #include "base/help.h"
 #include "base/nearest.h"
+#include "base/victim.h"
 #include "live/rates.h"
 #include "model/view.h"
 #include "target/target.h"
@@ -670,8 +671,10 @@ int main(int argc, char **argv) {
         /* A caller that ignores SIGCHLD passes that on, and waitpid would then find no child. */
         signal(SIGCHLD, SIG_DFL);
     }
-    if (verb->run == top_main || verb->run == watch_main || verb->run == serve_main ||
-        verb->run == push_main) /* a few descriptors for each process */
+    bool stays = verb->run == watch_main || verb->run == serve_main || verb->run == push_main;
+    if (stays || verb->run == top_main) /* a few descriptors for each process */
         fork_raise_limit();
+    if (!stays && verb->run != agent_main && verb->run != run_main)
+        victim_offer();
     return verb->run(argc - 1, argv + 1);
 }

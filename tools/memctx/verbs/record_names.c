@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/victim.h"
 #include "snapshot/snapshot.h"
 #include "target/process.h"
 #include "target/target.h"
@@ -75,16 +76,6 @@ static bool is_of_program(pid_t pid, pid_t program) {
     return pid == program;
 }
 
-/* Asks the kernel to kill this process before all others when memory is short. */
-static void write_score(void) {
-    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (score < 0)
-        return;
-    if (write(score, "1000", 4) < 0)
-        errno = 0; /* if the file cannot be written, the kernel chooses its victim as usual */
-    close(score);
-}
-
 /* Adds names to one recording, in a child with bounded memory and processor time. */
 static void name_one(const char *path) {
     const struct reading_names names = {0};
@@ -127,7 +118,7 @@ static _Noreturn void run_beside_program(const char *directory, pid_t program, i
     int pause_ms = FIRST_MS;
     struct pollfd entry = {.fd = pidfd, .events = POLLIN};
     prctl(PR_SET_NAME, "memctx-names");
-    write_score();
+    victim_offer();
     while (poll(&entry, 1, pause_ms) == 0 || errno == EINTR) {
         if (entry.revents != 0)
             break;

@@ -91,8 +91,7 @@ static void limit_memory(int64_t bytes, bool raises) {
     setrlimit(RLIMIT_DATA, &limit);
 }
 
-/* Runs in the child: executes memctx dump or memctx doctor. Sets oom_score_adj, so that the kernel
- * kills this child before the target when memory is short. Returns only on failure. */
+/* Runs in the child: executes memctx dump or memctx doctor. Returns only on failure. */
 static void become_reader(const struct watch_event *event, enum watch_kind kind, pid_t parent) {
     const char *words[10];
     char pid[24];
@@ -115,11 +114,6 @@ static void become_reader(const struct watch_event *event, enum watch_kind kind,
         words[count++] = settings->names.debug_directory;
     }
     words[count] = NULL;
-    int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (score >= 0) {
-        dprintf(score, "1000");
-        close(score);
-    }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     /* The parent may have ended before prctl, which then has no effect. */
     if (getppid() != parent)
