@@ -58,7 +58,6 @@ static struct {
     uint32_t stopping; /* atomic: the thread must end */
     uint32_t opening;  /* atomic: the thread is making the socket */
     uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
-    bool had_thread;   /* this process, or one of its ancestors by fork, has had a control thread */
     bool first_ended;  /* the program's first thread ended; the control thread may be the last */
     /* value of heap_global.threads_seen while the process has one thread */
     uint32_t alone;
@@ -214,7 +213,6 @@ static void start(void) {
         return;
     }
     control.running = os_process_id();
-    control.had_thread = true;
 }
 
 /* Ends the thread and waits for its end; false: there is no thread, or it cannot be ended now.
@@ -305,21 +303,9 @@ void control_unrestrict(uint32_t before) {
     }
 }
 
-/* When a thread with asynchronous cancellation cancels itself, glibc leaves the thread half marked
- * as cancelled. If this thread is the last one and runs the exit handlers, its next cancellation
- * point waits for ever for another thread to set the other half of the mark. glibc looks at the
- * mark only in a program that has had a second thread. In a thread that is already ending, another
- * cancellation does nothing but complete the mark. */
-static void complete_cancellation(void) {
-    if (control.had_thread && !load_relaxed(&os_restricted))
-        os_libc.thread_cancel(pthread_self());
-}
-
 void control_first_thread_ended(void) {
     control.first_ended = true; /* before end_thread: a thread that starts later knows it */
-    bool ran = end_thread();
-    complete_cancellation();
-    if (ran)
+    if (end_thread())
         control_resume();
 }
 

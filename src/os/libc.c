@@ -9,7 +9,6 @@
  * in libc.so.6. */
 #pragma weak pthread_create
 #pragma weak pthread_join
-#pragma weak pthread_cancel
 #pragma weak pthread_attr_setstack
 #pragma weak pthread_attr_setstacksize
 #pragma weak pthread_key_create
@@ -29,7 +28,6 @@ extern void *libc_symbol(void *library, const char *name) __asm__("__libc_dlsym"
 struct os_libc os_libc START_PAGE = {
     .thread_create = pthread_create,
     .thread_join = pthread_join,
-    .thread_cancel = pthread_cancel,
     .set_stack = pthread_attr_setstack,
     .set_stack_size = pthread_attr_setstacksize,
     .key_create = pthread_key_create,
@@ -46,7 +44,6 @@ static COLD void load_threads(void) {
 #define LOAD(field, name)                                                                          \
     os_libc.field = (__typeof__(os_libc.field))libc_symbol(library, "pthread_" #name)
     LOAD(thread_join, join);
-    LOAD(thread_cancel, cancel);
     LOAD(set_stack, attr_setstack);
     LOAD(set_stack_size, attr_setstacksize);
     LOAD(key_create, key_create);

@@ -36,7 +36,6 @@
 struct os_libc {
     int (*thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     int (*thread_join)(pthread_t, void **);
-    int (*thread_cancel)(pthread_t);
     int (*set_stack)(pthread_attr_t *, void *, size_t);
     int (*set_stack_size)(pthread_attr_t *, size_t);
     int (*key_create)(pthread_key_t *, void (*)(void *));

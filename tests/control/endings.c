@@ -8,11 +8,14 @@
  *   cancel-second  the second thread cancels itself, the first one returns from main
  *   cancel-joined  the first thread cancels the second, joins it, and ends by pthread_exit
  *   cancel-child   in a forked child the only thread cancels itself
+ *   cancel-write   like cancel, and a cleanup handler of the thread writes
+ *   cancel-child-write  like cancel-child, and a cleanup handler of the thread writes
  *   exit           the only thread ends by pthread_exit
  *   exit-others    like exit, while a second thread runs that never allocates
  *   return         main returns
  */
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +38,19 @@ static void *cancel_self(void *unused) {
     pthread_cancel(pthread_self());
     puts("not cancelled");
     return unused;
+}
+
+/* fprintf to a stream without a buffer has a cancellation point, and makes the cancellation
+ * deferred for a moment. */
+static void say_cleanup(void *unused) {
+    (void)unused;
+    fprintf(stderr, "%s\n", "cleanup");
+}
+
+static void cancel_self_and_write(void) {
+    pthread_cleanup_push(say_cleanup, NULL);
+    cancel_self(NULL);
+    pthread_cleanup_pop(0);
 }
 
 static void *wait_for_cancellation(void *unused) {
@@ -60,9 +76,12 @@ int main(int argc, char **argv) {
         50000);
     for (int i = 0; i < 1000; i++)
         free(malloc((size_t)i * 50));
-    if (!strcmp(how, "cancel-child")) {
+    bool writes = strstr(how, "-write");
+    if (!strncmp(how, "cancel-child", 12)) {
         int ending;
         pid_t child = fork();
+        if (!child && writes)
+            cancel_self_and_write();
         if (!child)
             cancel_self(NULL);
         if (child < 0 || waitpid(child, &ending, 0) != child || ending)
@@ -81,6 +100,8 @@ int main(int argc, char **argv) {
         pthread_cancel(pthread_self());
         pthread_testcancel();
     }
+    if (writes)
+        cancel_self_and_write();
     if (!strncmp(how, "cancel", 6) && strcmp(how, "cancel-second"))
         cancel_self(NULL);
     return 0;

@@ -529,7 +529,8 @@ def last_thread_ends_the_process():
 
 
 ENDINGS = ("cancel", "cancel-late", "cancel-others", "cancel-second", "cancel-joined",
-           "cancel-child", "exit", "exit-others", "return")
+           "cancel-child", "cancel-write", "cancel-child-write", "exit", "exit-others",
+           "return")
 
 
 @test
