@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """make install and uninstall: installed files work from their place; uninstall leaves only others'
-files."""
+files. The removal of Debian's package of the library."""
 import os
 import re
 
@@ -103,3 +103,33 @@ def no_library_is_installed_that_cannot_be_preloaded():
             check_equal(files_below(place), set(), f"files of {prefix}")
         make("install", f"{place}/a b")
         check(os.path.exists(f"{place}/a b/opt/memctx/bin/memctx"), "DESTDIR with a blank")
+
+
+@test
+def a_package_that_is_removed_warns_of_preload():
+    """The package's script warns while /etc/ld.so.preload names the library, and changes nothing.
+    Other libraries, comments, and the library of `make install` are no reason."""
+    ours = "/usr/$LIB/memctx/libmemctx.so"
+    with scratch() as root:
+        os.mkdir(f"{root}/etc")
+
+        def removal(text, action="remove"):
+            if text is not None:
+                with open(f"{root}/etc/ld.so.preload", "w", encoding="ascii") as file:
+                    file.write(text)
+            done = run_program(["sh", f"{ROOT}/packaging/debian/libmemctx0.prerm", action],
+                               {**clean_env(), "DPKG_ROOT": root})
+            check_equal((done.returncode, done.stdout), (0, ""), f"status and output of {text!r}")
+            if text is not None:
+                with open(f"{root}/etc/ld.so.preload", encoding="ascii") as file:
+                    check_equal(file.read(), text, "the file")
+            return done.stderr
+
+        check_equal(removal(None), "", "without the file")
+        for text in (f"{ours}\n", ours, f"# all programs\n/lib/libother.so:{ours}\n",
+                     "/usr/lib/x86_64-linux-gnu/memctx/libmemctx.so\n",
+                     "/usr/lib/libother.so\t/usr/${LIB}/memctx/libmemctx.so # memory\n"):
+            check("/etc/ld.so.preload still names libmemctx.so" in removal(text), repr(text))
+        check_equal(removal(ours, "upgrade"), "", "an upgrade")
+        for text in ("", f"#{ours}\n", f"{ours}.old\n", "/usr/local/lib/libmemctx.so\n"):
+            check_equal(removal(text), "", repr(text))
