@@ -231,7 +231,7 @@ bool region_is_past_limit(struct heap *heap, struct view *view, size_t more, siz
     int64_t bytes = view_live_bytes(view) - region->others_bytes - (int64_t)fewer;
     if (bytes < 0 || more > region->limit || (uint64_t)bytes > region->limit - more) {
         bytes = (int64_t)region_alive(heap, view).bytes - (int64_t)fewer;
-        return more > region->limit || bytes > (int64_t)(region->limit - more);
+        return more > region->limit || (bytes > 0 && (uint64_t)bytes > region->limit - more);
     }
     return false;
 }

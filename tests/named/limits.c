@@ -89,6 +89,12 @@ static void limits_that_change(void) {
     CHECK((chunk = realloc(chunk, 5000)) && (chunk = realloc(chunk, 40)));
     CHECK(!realloc(chunk, 41) && !memctx_alloc(context, 1));
     memctx_delete(context);
+    /* a limit that no program reaches */
+    first = (struct memctx_limit){.bytes = UINT64_MAX};
+    context = make(NULL, "hardly limited");
+    CHECK(memctx_alloc(context, 100000) && !memctx_set_limit(context, &first));
+    CHECK(memctx_alloc(context, 100000));
+    memctx_delete(context);
 }
 
 static void limits(void) {
