@@ -194,7 +194,7 @@ static void tell_of_other_malloc(const char *file) {
     if (!file)
         return;
     text_add(&text, "memctx: malloc calls go to ");
-    text_add(&text, file);
+    text_add_word(&text, file, 900);
     text_add(&text, ", not to memctx; only the memory that is allocated from memctx is counted\n");
     os_print(&text);
 }

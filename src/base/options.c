@@ -182,8 +182,7 @@ void options_read(char *const *environment, struct text *warnings) {
         text_add(warnings, "memctx: MEMCTX_");
         text_add(warnings, option->name);
         text_add(warnings, "=");
-        text_add_bytes(warnings, value_text,
-                       text_length(value_text) > 40 ? 40 : text_length(value_text));
+        text_add_word(warnings, value_text, 40);
         text_add(warnings, " is not understood; it takes ");
         describe_range(option, warnings);
         text_add(warnings, "; the default is used: ");

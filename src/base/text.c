@@ -32,6 +32,23 @@ void text_add(struct text *text, const char *string) {
     text_add_bytes(text, string, text_length(string));
 }
 
+size_t text_cut(const char *string, size_t max) {
+    size_t length = 0, cut;
+    while (length < max && string[length])
+        length++;
+    cut = length;
+    while (cut && length - cut < 3 && ((unsigned char)string[cut] & 0xc0) == 0x80)
+        cut--;
+    return (unsigned char)string[cut] >= 0xc0 ? cut : length;
+}
+
+void text_add_word(struct text *text, const char *word, size_t max) {
+    size_t length = text_cut(word, max);
+    for (size_t i = 0; i < length; i++)
+        text_add_bytes(text, (unsigned char)word[i] < ' ' || word[i] == 0x7f ? "?" : word + i, 1);
+    text_add(text, word[length] ? "..." : "");
+}
+
 static void add_unsigned(struct text *text, uint64_t value, unsigned base) {
     char digits[24];
     size_t at = sizeof digits;

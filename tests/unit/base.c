@@ -40,6 +40,30 @@ Test(text, what_does_not_fit_is_dropped_and_said) {
     cr_assert_str_eq(buffer, "abcde");
 }
 
+Test(text, words_are_cut_between_characters_and_have_no_control_characters) {
+    static const struct {
+        const char *word;
+        size_t max;
+        const char *shown;
+    } cases[] = {
+        {"abc", 3, "abc"},
+        {"abcd", 3, "abc..."},
+        {"a\nb\033[31m\x7f", 40, "a?b?[31m?"},
+        {"abc\u00e9", 4, "abc..."},
+        {"abc\u00e9", 5, "abc\u00e9"},
+        {"a\xf0\x9f\x98\x80z", 4, "a..."},
+        {"a\xf0\x9f\x98\x80z", 5, "a\xf0\x9f\x98\x80..."},
+        {"\xa4\xa4\xa4\xa4\xa4\xa4", 5, "\xa4\xa4\xa4\xa4\xa4..."}, /* no UTF-8 */
+        {"", 5, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text text = text_new(sizeof buffer - 1);
+        text_add_word(&text, cases[i].word, cases[i].max);
+        buffer[text.length] = 0;
+        cr_assert_str_eq(buffer, cases[i].shown, "case %zu", i);
+    }
+}
+
 Test(text, numbers_parse_or_are_refused) {
     static const struct {
         const char *text;
@@ -94,6 +118,7 @@ Test(options, environment_sets_them_and_says_what_it_refuses) {
                                  "MEMCTX_WASTE_KIB=-3",
                                  "MEMCTX_FREELIST_KIB=8M",
                                  "MEMCTX_VERBOSE=3",
+                                 "MEMCTX_FOLD=o\nff\033[1m",
                                  "PATH=/bin",
                                  NULL};
     struct text warnings = text_new(sizeof buffer - 1);
@@ -108,7 +133,8 @@ Test(options, environment_sets_them_and_says_what_it_refuses) {
     size_t lines = 0;
     for (const char *at = buffer; (at = strchr(at, '\n')) != NULL; at++)
         lines++;
-    cr_assert_eq(lines, 5, "%s", buffer);
+    cr_assert_eq(lines, 6, "%s", buffer);
+    cr_assert(!strchr(buffer, 033), "%s", buffer);
     cr_assert(strstr(buffer, "MEMCTX_VERIFY=banana") != NULL, "%s", buffer);
     cr_assert(strstr(buffer, "MEMCTX_DECAY_MS=") != NULL, "%s", buffer);
 }
