@@ -36,8 +36,8 @@ uintptr_t unwind_rules_table FORK_PAGE;
 
 static struct {
     uint32_t module_count; /* atomic */
-    char exe[256];         /* path of the program's file; "": not known */
-    bool exe_asked;
+    const char *exe;       /* path of the program's file; "": not known; NULL: not asked yet */
+    char exe_room[248];    /* holds the path if it fits */
     struct cfi_object at_hand[MODULES_AT_HAND]; /* the loader's descriptions of the first modules */
 } global START_PAGE;
 static struct module modules[MODULES_MAX]; /* written under unwind_rules_lock */
@@ -161,25 +161,39 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
+/* Reads the path of the program's file. Returns false if there is no room for all of it. If the
+ * loader was started as a program (ld.so PROGRAM), /proc/self/exe is the loader. The kernel then
+ * passes AT_BASE 0, and the loader puts PROGRAM into AT_EXECFN. A relative PROGRAM is of no use to
+ * the command, which runs in another directory. */
+static bool read_program_path(char *room, size_t capacity) {
+    struct text path = {.bytes = room, .capacity = capacity - 1};
+    const char *name = (const char *)getauxval(AT_EXECFN);
+    bool is_absolute = name && *name == '/';
+    int64_t length =
+        getauxval(AT_BASE) || !is_absolute ? os_read_link("/proc/self/exe", room, capacity) : -1;
+    if (length >= 0)
+        return (size_t)length < capacity - 1;
+    /* the loader was started as a program, or there is no /proc */
+    text_add(&path, is_absolute ? name : "");
+    room[path.length] = 0;
+    return !path.full;
+}
+
+#define PATH_BYTES 4096U /* the kernel knows no longer path */
+
 /* Reads the path of the program's file, at the first call only. The constructor calls this
  * function, because a filter of system calls may be in place later. If code allocates before the
- * constructor runs, module_learn is the first caller. If the loader was started as a program (ld.so
- * PROGRAM), /proc/self/exe is the loader. The kernel then passes AT_BASE 0, and the loader puts
- * PROGRAM into AT_EXECFN. A relative PROGRAM is of no use to the command, which runs in another
- * directory. */
+ * constructor runs, module_learn is the first caller. */
 static void read_program_name(void) {
-    struct text path = {.bytes = global.exe, .capacity = sizeof global.exe - 1};
-    const char *name = (const char *)getauxval(AT_EXECFN);
-    if (global.exe_asked)
+    if (global.exe)
         return;
-    global.exe_asked = true;
-    bool is_absolute = name && *name == '/';
-    if ((getauxval(AT_BASE) || !is_absolute) &&
-        os_read_link("/proc/self/exe", global.exe, sizeof global.exe) >= 0)
-        return;
-    global.exe[0] = 0; /* the loader was started as a program, or there is no /proc */
-    if (is_absolute)
-        text_add(&path, name);
+    global.exe = global.exe_room;
+    bool fits = read_program_path(global.exe_room, sizeof global.exe_room);
+    char *room = fits ? NULL : meta_alloc(PATH_BYTES);
+    if (room) {
+        read_program_path(room, PATH_BYTES);
+        global.exe = room;
+    }
 }
 
 /* Adds the digits of an address without "0x", as names in /proc have them. */

@@ -227,13 +227,17 @@ def program_is_named_as_started():
 @test
 def program_with_a_long_path_has_its_name():
     """A program whose path has more bytes than the command keeps of a command line is named by its
-    file, also with an argument."""
+    file, also with an argument. A rule finds it by this name."""
     with scratch() as directory:
         folder = os.path.join(directory, "a" * 200, "b" * 200)
         os.makedirs(folder)
         program = os.path.join(folder, "shop-server")
         shutil.copy(build_program("tests/cli/programs/allocate.c"), program)
-        with target([program, "argument"]) as live:
+        with target([program, "argument"], MEMCTX_RULES="module:shop-server=slab") as live:
+            modules = json.loads(succeed("dump", "--json", live.pid, env=live.cli_env))["modules"]
+            check(program in [module["path"] for module in modules], f"modules: {modules}")
+            rules = json.loads(succeed("rules", "--json", live.pid, env=live.cli_env))["rules"]
+            check(rules[0]["contexts"] > 0, f"no path is placed: {rules}")
             for words in (["dump", live.pid], ["doctor", "shop-server"]):
                 text = succeed(*words, env=live.cli_env)
                 check(re.search(rf"^shop-server \(pid {live.pid}\)", text, re.M),
