@@ -344,12 +344,13 @@ NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context,
     if (!heap && !(heap = enter()))
         return allocate_not_entered(size, how, frame);
     bool fresh = false;
-    const struct named *crowd = named_my_crowd(heap, context, "memctx_alloc"), *named;
+    const char *what = how == ALLOCATE_ZEROED ? "memctx_zalloc" : "memctx_alloc";
+    const struct named *crowd = named_my_crowd(heap, context, what), *named;
     uint32_t number = named_place(context) & ~NAMED_MEMBER;
     void *chunk = crowd ? named_alloc_in_member(heap, crowd->view, number, size, &fresh) : NULL;
     if (chunk)
         return allocate_done(heap, crowd->view, size, how, frame, chunk, fresh);
-    if ((named = named_mine(heap, context, "memctx_alloc")))
+    if ((named = named_mine(heap, context, what)))
         return allocate_by_policy(heap, named, size, how, frame);
     thread_leave(heap);
     errno = ENOMEM;
@@ -503,12 +504,10 @@ EXPORT void memctx_do_identify(memctx_t context, const char *identifier) {
     struct named *named = mine(context, "memctx_set_identifier");
     if (!named)
         return;
-    struct text text = {.bytes = named->identifier, .capacity = sizeof named->identifier - 1};
     identifier = identifier ? identifier : "";
-    text_add(&text, identifier);
-    size_t length = text.length; /* cut before an incomplete UTF-8 character */
-    while (length && ((unsigned char)identifier[length] & 0xc0) == 0x80)
-        length--;
+    size_t length = text_cut(identifier, sizeof named->identifier - 1);
+    /* the program may pass a part of the present identifier */
+    __builtin_memmove(named->identifier, identifier, length);
     named->identifier[length] = 0;
 }
 

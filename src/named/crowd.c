@@ -92,7 +92,7 @@ struct named *named_crowd_of(memctx_t handle) {
 struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what) {
     struct named *crowd = named_crowd_of(handle);
     if (crowd && crowd->heap != heap)
-        named_misused(what, handle, "belongs to another thread");
+        named_not_mine(what, handle, crowd);
     return crowd;
 }
 

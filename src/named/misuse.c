@@ -13,16 +13,28 @@
 
 #define FRAMES_SHOWN 40U
 
+static void print_line(const char *line) {
+    os_print(&(struct text){.bytes = (char *)(uintptr_t)line, .length = text_length(line)});
+}
+
+#define OFFSET_BYTES 24U /* of "+0x", 16 digits and a line feed */
+
 /* Prints one line of a path: the object's file, and the offset of the call in that file. */
 static void print_frame(uintptr_t address, bool exact, uint32_t module_index) {
     char line[512];
-    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    struct text text = {.bytes = line, .capacity = sizeof line - OFFSET_BYTES};
     const struct module *module =
         module_index < unwind_rules_module_count() ? unwind_rules_module(module_index) : NULL;
     address -= !exact; /* a return address may belong to the next line, or to the next function */
     text_add(&text, "memctx:     ");
     if (module && module->path) {
         text_add(&text, module->path);
+        if (text.full) { /* addr2line needs the whole path */
+            print_line("memctx:     ");
+            print_line(module->path);
+            text.length = 0;
+        }
+        text.capacity = sizeof line;
         text_add(&text, "+");
         address -= module->bias;
     }
@@ -33,8 +45,13 @@ static void print_frame(uintptr_t address, bool exact, uint32_t module_index) {
 
 static const char names_hint[] = "memctx:   names: addr2line -Cfipe FILE OFFSET\n";
 
-static void print_line(const char *line) {
-    os_print(&(struct text){.bytes = (char *)(uintptr_t)line, .length = text_length(line)});
+static void print_named(uint32_t context) {
+    char line[256];
+    struct text text = {.bytes = line, .capacity = sizeof line - 1};
+    text_add(&text, "memctx:     the named context ");
+    text_add_word(&text, named_name(context), NAMED_SHOWN);
+    text_add(&text, "\n");
+    os_print(&text);
 }
 
 static void print_context(uint32_t context) {
@@ -45,9 +62,7 @@ static void print_context(uint32_t context) {
     for (unsigned i = 0; i < FRAMES_SHOWN && context >= TREE_FIXED_COUNT; i++) {
         const struct tree_node *node = tree_node(context);
         if (tree_is_named(context)) {
-            print_line("memctx:     the named context ");
-            print_line(named_name(context));
-            print_line("\n");
+            print_named(context);
             return;
         }
         print_frame(node->address, node->exact, node->module);
@@ -151,7 +166,7 @@ COLD void misuse_tell_limit(const struct terms *terms, uint32_t context) {
     if (!rule) /* the rules were cleared just now */
         return;
     text_add(&text, "memctx: the limit of the rule ");
-    text_add(&text, rule);
+    text_add_word(&text, rule, 300);
     text_add(&text, " is exceeded; its latest allocation\n");
     os_print(&text);
     print_context(context);

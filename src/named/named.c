@@ -352,7 +352,7 @@ void named_misused(const char *what, memctx_t handle, const char *why) {
     const char *name = name_of(handle);
     if (name) {
         text_add(&text, "\"");
-        text_add(&text, name);
+        text_add_word(&text, name, NAMED_SHOWN);
         text_add(&text, "\" ");
     }
     text_add(&text, why);
@@ -360,4 +360,12 @@ void named_misused(const char *what, memctx_t handle, const char *why) {
     os_print(&text);
     misuse_explain(REGION_NO_CONTEXT, false);
     os_abort();
+}
+
+void named_not_mine(const char *what, memctx_t handle, const struct named *named) {
+    uint32_t owner = load_relaxed(&load_acquire(&named->heap)->state);
+    named_misused(what, handle,
+                  owner == HEAP_SHARED || owner == HEAP_PARKED
+                      ? "belongs to no thread; call memctx_take first"
+                      : "belongs to another thread");
 }

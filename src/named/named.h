@@ -131,6 +131,8 @@ INLINE struct named *named_find(memctx_t handle) {
     struct named *named = named_find_placed(handle);
     return UNLIKELY(!named) && named_place(handle) & NAMED_MEMBER ? named_grown(handle) : named;
 }
+/* How many bytes of a name a message shows, so that the rest of the message fits into its line. */
+#define NAMED_SHOWN 100U
 /* Returns the name of a named context's node, for dumps and messages. */
 const char *named_name(uint32_t context);
 /* Returns the placement that follows from the policy that the program gave a named context. */
@@ -140,6 +142,9 @@ enum placement named_placement(uint32_t context);
  * is wrong with the context. */
 __attribute__((noreturn, cold)) void named_misused(const char *what, memctx_t handle,
                                                    const char *why);
+/* Ends the program because the context belongs to another heap. */
+__attribute__((noreturn, cold)) void named_not_mine(const char *what, memctx_t handle,
+                                                    const struct named *named);
 /* Returns the context of the handle. Ends the program unless the context is alive and belongs to
  * the heap. A member first grows into a context; NULL: memory for the growth is short. */
 struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char *what);
@@ -148,7 +153,7 @@ INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *
     if (UNLIKELY(!named))
         return named_mine_of_crowd(heap, handle, what);
     if (UNLIKELY(named->heap != heap))
-        named_misused(what, handle, "belongs to another thread");
+        named_not_mine(what, handle, named);
     return named;
 }
 /* Like named_crowd_of, but ends the program if the crowd belongs to another heap. */

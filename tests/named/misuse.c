@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void member_used_after_delete(void) {
     gather();
@@ -83,6 +84,23 @@ static void used_after_hand_over(void) {
     memctx_alloc(context, 1);
 }
 
+static void zeroed_after_hand_over(void) {
+    memctx_t context = make(NULL, "ended");
+    CHECK(!memctx_give(context));
+    memctx_zalloc(context, 1);
+}
+
+static void used_by_a_long_name(void) {
+    char name[300];
+    memset(name, 'n', sizeof name);
+    memcpy(name, "a\nb", 3);
+    name[sizeof name - 1] = 0;
+    memctx_t context = make(NULL, name);
+    free(memctx_alloc(context, 100));
+    memctx_delete(context);
+    memctx_reset(context);
+}
+
 static void *take_it(void *context) {
     memctx_take(context);
     return NULL;
@@ -123,6 +141,8 @@ const struct use_case cases_of_misuse[] = {
     USE_CASE(allocated_by_another),
     USE_CASE(reset_by_another),
     USE_CASE(used_after_hand_over),
+    USE_CASE(zeroed_after_hand_over),
+    USE_CASE(used_by_a_long_name),
     USE_CASE(taken_from_its_owner),
     USE_CASE(freed_twice),
     USE_CASE(freed_after_reset),

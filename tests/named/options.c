@@ -60,6 +60,12 @@ static void long_identifiers(void) {
     CHECK(strlen(memctx_identifier(context)) == 30);
     memctx_identify(context, "0123456789012345678901234567890123456789");
     CHECK(strlen(memctx_identifier(context)) == 31);
+    char latin[] = "\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4\xe4"
+                   "\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4\xa4";
+    memctx_identify(context, latin); /* no UTF-8, so it is cut anywhere */
+    CHECK(strlen(memctx_identifier(context)) == 31);
+    memctx_identify(context, memctx_identifier(context) + 28);
+    CHECK(!strcmp(memctx_identifier(context), "\xa4\xa4\xa4"));
     memctx_identify(context, "short");
     CHECK(!strcmp(memctx_identifier(context), "short"));
     memctx_delete(context);
