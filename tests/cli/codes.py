@@ -371,6 +371,19 @@ def target_by_name():
 
 
 @test
+def no_word_is_no_target():
+    """An empty word, such as a variable of a script that was not set, names no process, not even
+    one whose name is empty."""
+    code = "open('/proc/self/comm', 'wb').write(bytes(1)); print('ready', flush=True); input()"
+    with target([shutil.which("python3"), "-c", code]) as live:
+        with open(f"/proc/{live.pid}/comm", encoding="utf-8") as file:
+            check_equal(file.read(), "\n", "the process's name")
+        for verb in ("dump", "reset", "mark", "trim", "serve"):
+            expect(3, '"" is neither a process with libmemctx.so nor a file', verb, "",
+                   env=live.cli_env)
+
+
+@test
 def only_one_of_many_has_a_socket():
     """A name means the only process with a socket, also behind 70 processes of that name
     without."""

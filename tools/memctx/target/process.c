@@ -341,6 +341,8 @@ bool process_matches(const struct process_facts *facts, const char *glob) {
 
 bool process_has_name(const struct process_facts *facts, const char *word) {
     char target[PATH_MAX], argument[256];
+    if (word[0] == '\0') /* a script's variable was not set; a process may have an empty name */
+        return false;
     if (strcmp(facts->name, word) == 0 ||
         (read_exe(facts, target, sizeof target) && is_base_name(target, word)))
         return true;
