@@ -494,6 +494,14 @@ def snapshot_parts_that_contradict():
         spoil(lambda dump: dump.pop("exe"), "no pid or no exe")
         spoil(lambda dump: dump.update(filtered=True), "holds only some contexts")
 
+        dump = json.loads(whole)
+        dump["mappings"] = {}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(dump, file)
+        ledger = succeed("frag", path).split("\n\n")[0]
+        check("?" not in ledger and "0.0 %  files, stacks" in ledger,
+              f"figures that are missing count as 0: {ledger}")
+
 
 @test
 def text_options():

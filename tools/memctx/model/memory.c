@@ -348,12 +348,15 @@ int64_t memory_own_mappings(const struct model *model) {
 /* Adds the lines with figures from the kernel's list of mappings. */
 static void add_mappings(const struct model *model, struct memory_ledger *ledger) {
     const struct model_mappings *mappings = &model->mappings;
-    add_line(ledger, "files_bytes", "program, libraries, other mapped files", mappings->file_bytes);
-    add_line(ledger, "stacks_bytes", "thread stacks", mappings->stack_bytes);
-    add_line(ledger, "brk_heap_bytes", "brk heap (not used by memctx)", mappings->heap_bytes);
+    add_line(ledger, "files_bytes", "program, libraries, other mapped files",
+             model_tame(mappings->file_bytes));
+    add_line(ledger, "stacks_bytes", "thread stacks", model_tame(mappings->stack_bytes));
+    add_line(ledger, "brk_heap_bytes", "brk heap (not used by memctx)",
+             model_tame(mappings->heap_bytes));
     add_line(ledger, "runtime_code_bytes", "code generated at run time",
-             mappings->executable_bytes);
-    add_line(ledger, "shared_bytes", "shared memory and named mappings", mappings->shared_bytes);
+             model_tame(mappings->executable_bytes));
+    add_line(ledger, "shared_bytes", "shared memory and named mappings",
+             model_tame(mappings->shared_bytes));
     if (model->ledger.segments_resident != WIRE_UNKNOWN &&
         model->ledger.metadata_resident != WIRE_UNKNOWN)
         add_line(ledger, "own_mappings_bytes", "the program's own anonymous mappings",

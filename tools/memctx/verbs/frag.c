@@ -143,7 +143,7 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t away = ledger_line(ledger, "not_resident_bytes");
     int64_t residue = ledger_line(ledger, "residue_bytes");
     int64_t size = residue < 0 ? -residue : residue;
-    int64_t moved = model->mappings.rss_bytes - ledger->rss_bytes;
+    int64_t moved = model_tame(model->mappings.rss_bytes) - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
     /* If more is resident than is in use, huge pages are the reason. Without smaps that is not
      * certain: gcore, for one, also writes memory that was never touched. */
