@@ -381,7 +381,7 @@ static __inline__ void memctx_get_stats(memctx_t context, struct memctx_stats *s
 }
 /* Calls `visit` for the context and for every context below it, parents first. `depth` is 0 for
  * the context itself. Stops when visit returns nonzero, and returns that value; else returns 0.
- * `visit` may neither create nor delete contexts. */
+ * Until memctx_walk returns, no thread may create or delete contexts below `context`. */
 static __inline__ int memctx_walk(memctx_t context,
                                   int (*visit)(memctx_t context, int depth, void *argument),
                                   void *argument) {

@@ -561,8 +561,7 @@ static struct memctx_stats stats_of(memctx_t context) {
     };
     if (stats.reserved_bytes > stats.requested_bytes)
         stats.free_bytes = stats.reserved_bytes - stats.requested_bytes;
-    for (memctx_t child = named_first_child(context); child; child = named_next(child))
-        stats.children++;
+    stats.children = named_count_children(named);
     thread_leave(heap);
     return stats;
 }

@@ -311,6 +311,15 @@ memctx_t named_next(memctx_t handle) {
     return next ? named_handle(next) : NULL;
 }
 
+uint32_t named_count_children(const struct named *named) {
+    uint32_t count = 0;
+    lock_take(&region_lock);
+    for (uint32_t link = named->first_child; link; link = *next_of(link))
+        count++;
+    lock_release(&region_lock);
+    return count;
+}
+
 memctx_t named_parent(memctx_t handle) {
     const struct named *crowd = named_crowd_of(handle), *named = crowd ? NULL : named_find(handle);
     uint32_t parent = crowd ? crowd->made_below : named ? load_relaxed(&named->parent) : 0;

@@ -212,6 +212,8 @@ struct view *context_view_kept(struct heap *heap, const void *chunk);
 memctx_t named_first_child(memctx_t handle); /* NULL: none */
 memctx_t named_next(memctx_t handle); /* the next child of this context's parent; NULL: none */
 memctx_t named_parent(memctx_t handle);
+/* Returns the number of direct children. Other threads may create and delete children meanwhile. */
+uint32_t named_count_children(const struct named *named);
 /* Sets region_hooks (region/hooks.h), the functions of higher layers that region calls for a
  * misused chunk, a limit that is passed, and the end of a thread. Called before a thread takes a
  * heap. */

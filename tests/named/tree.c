@@ -191,7 +191,37 @@ static void serves(void) {
     CHECK(!memctx_is_empty(deaf));
 }
 
+/* Number of threads that still make and delete children. */
+static int makers;
+
+static void *make_and_delete(void *parent) {
+    for (int i = 0; i < 300000; i++)
+        memctx_delete(make(parent, "child"));
+    __atomic_fetch_sub(&makers, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* Each of three threads has at most one child below a context of this thread. */
+static void children_of_other_threads(void) {
+    pthread_t threads[3];
+    memctx_t parent = make(NULL, "parent");
+    struct memctx_stats stats;
+    makers = 3;
+    for (int i = 0; i < 3; i++)
+        CHECK(!pthread_create(&threads[i], NULL, make_and_delete, parent));
+    while (__atomic_load_n(&makers, __ATOMIC_RELAXED)) {
+        memctx_get_stats(parent, &stats);
+        CHECK(stats.children <= 3);
+    }
+    for (int i = 0; i < 3; i++)
+        CHECK(!pthread_join(threads[i], NULL));
+    memctx_get_stats(parent, &stats);
+    CHECK(!stats.children);
+    memctx_delete(parent);
+}
+
 const struct use_case cases_of_tree[] = {
+    USE_CASE(children_of_other_threads),
     USE_CASE(callbacks),
     USE_CASE(tree),
     USE_CASE(long_chain),
