@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import random
+import re
 import resource
 import signal
 import struct
@@ -280,6 +281,27 @@ def packed_of_another_version():
         with open(path, "r+b") as file:
             file.write(data)
         expect(1, "damaged snapshot; a snapshot has at most", "dump", path)
+
+
+@test
+def what_is_too_long_is_not_read():
+    """The command does not read a GiB before it refuses a packed snapshot that is too long, or JSON
+    with zeros behind it."""
+    with scratch() as where:
+        path = os.path.join(where, "snapshot")
+        made_up("program", 10, path)
+        for start in (read(path), b'{"schema": "memctx/1"'):
+            with open(path, "wb") as file:
+                file.write(start)
+                os.ftruncate(file.fileno(), 2 << 30)
+            with subprocess.Popen([CLI, "dump", path], env=clean_env(), text=True,
+                                  stderr=subprocess.PIPE) as command:
+                message = command.stderr.read()
+                _, status, usage = os.wait4(command.pid, 0)
+                command.returncode = os.waitstatus_to_exitcode(status)
+            check_equal(command.returncode, 1, f"exit status: {message}")
+            check(re.search("damaged snapshot|not a memctx snapshot", message), message)
+            check(usage.ru_maxrss < 200 << 10, f"took {usage.ru_maxrss} KiB")
 
 
 def each(values):

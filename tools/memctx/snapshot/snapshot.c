@@ -111,6 +111,17 @@ static bool is_core_head(const char *bytes, size_t length) {
     return head.e_type == ET_CORE;
 }
 
+/* Returns the size of a file; 0 for a pipe and the like, whose size is not known. */
+static size_t size_of(FILE *file) {
+    struct stat status;
+    return fstat(fileno(file), &status) == 0 ? (size_t)status.st_size : 0;
+}
+
+static bool is_too_long(enum kind kind, size_t bytes) {
+    return kind == KIND_RECORDING ? bytes > RECORD_FILE_BYTES
+                                  : is_compressed(kind) && bytes > SNAPSHOT_FILE_MAX;
+}
+
 /* Returns the whole file with a 0 byte behind it. Returns NULL and sets the failure if the file
  * cannot be read or is not a snapshot. Checks the first bytes before it reads the rest, so that a
  * large file of another kind is not read. */
@@ -118,15 +129,19 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
                        struct cli_failure *failure) {
     FILE *file = open_file(path, failure);
     size_t capacity = 1 << 16, used = 0, got;
+    bool too_long = false;
     if (!file)
         return NULL;
+    size_t size = size_of(file);
     char *bytes = cli_alloc(capacity, 1);
     *kind = KIND_OTHER;
     while ((got = fread(bytes + used, 1, capacity - used - 1, file)) > 0) {
         used += got;
         *kind = kind_of(bytes, used);
-        if (*kind == KIND_OTHER || (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) ||
-            (is_compressed(*kind) && used > SNAPSHOT_FILE_MAX))
+        too_long = is_too_long(*kind, used) || is_too_long(*kind, size);
+        /* no JSON has a 0 byte, but a damaged file may have very many behind it */
+        if (*kind == KIND_OTHER || too_long ||
+            (*kind == KIND_JSON && memchr(bytes + used - got, '\0', got)))
             break;
         if (capacity - used < 2) {
             capacity *= 2;
@@ -151,11 +166,11 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
                         path);
     } else if (*kind == KIND_OTHER) {
         cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
-    } else if (*kind == KIND_RECORDING && used > RECORD_FILE_BYTES) {
+    } else if (too_long && *kind == KIND_RECORDING) {
         cli_set_failure(failure, CLI_REFUSED,
                         "%s: damaged recording; a recording has at most %lu bytes", path,
                         RECORD_FILE_BYTES);
-    } else if (is_compressed(*kind) && used > SNAPSHOT_FILE_MAX) {
+    } else if (too_long) {
         cli_set_failure(
             failure, CLI_REFUSED,
             "%s: damaged snapshot; a snapshot has at most %zu bytes; take it again with "
