@@ -11,6 +11,10 @@
  * of the next round, so the child's books may miss operations that were under way). The end of
  * stdin ends the program. In the books, realloc frees the old chunk and allocates the new one on
  * its own path. The program's other memory is static, so the books account for the whole heap.
+ *
+ * --crowd N: in each round N guests, more threads, begin beside the slots. All are alive at one
+ * time. They leave chunks to the guests of the next round and to the slots. Afterwards main frees
+ * all chunks of most guests, so that most of their heaps hold nothing.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,7 +34,9 @@
 #include "paths.h"
 
 enum { SLOTS_MAX = 16, RECORDS_PER_SLOT = 1500, EXCHANGE = 512, HANDLER_CHUNKS = 6 };
-enum { RECORDS = SLOTS_MAX * RECORDS_PER_SLOT + EXCHANGE };
+enum { GUESTS_MAX = 3000, RECORDS_PER_GUEST = 12, OPS_PER_GUEST = 1200 };
+enum { OF_SLOTS = SLOTS_MAX * RECORDS_PER_SLOT + EXCHANGE };
+enum { RECORDS = OF_SLOTS + GUESTS_MAX * RECORDS_PER_GUEST };
 #define NO_RECORD UINT32_MAX
 #define FOR_EVER UINT64_MAX
 
@@ -52,9 +58,14 @@ struct slot { /* used only by its present thread, and between rounds by main */
     _Atomic int tid;   /* the thread that pester() sends signals to; 0: none */
 };
 
+struct guest { /* used only by its present thread, and between rounds by main */
+    uint64_t random;
+    uint32_t own[RECORDS_PER_GUEST];
+};
+
 struct settings {
     uint64_t seed, ops, rounds;
-    unsigned slots;
+    unsigned slots, crowd;
     uint64_t life; /* number of operations after which a thread ends */
     bool forks, signals;
     const char *books_path;
@@ -64,10 +75,12 @@ static struct book books[PATHS];
 static struct record records[RECORDS];
 static _Atomic uint32_t exchange[EXCHANGE];
 static struct slot slots[SLOTS_MAX];
+static struct guest guests[GUESTS_MAX];
 static struct settings settings = {
     .seed = 1, .ops = 100000, .rounds = 3, .slots = 4, .life = FOR_EVER, .books_path = NULL};
 static pthread_barrier_t *round_end; /* a forked child makes a new one */
-static _Atomic int handlers_off;     /* 1 while all threads stand still */
+static pthread_barrier_t crowd_is_there, crowd_leaves;
+static _Atomic int handlers_off; /* 1 while all threads stand still */
 static _Atomic uint64_t handled_signals;
 
 static __thread struct record handler_chunks[HANDLER_CHUNKS];
@@ -211,12 +224,12 @@ static void record_realloc(struct record *record, uint64_t *random) {
     *record = fresh;
 }
 
-static void slot_exchange(struct slot *slot, size_t position, uint64_t random) {
-    uint32_t mine = slot->own[position];
+static void record_exchange(uint32_t *place, uint64_t random) {
+    uint32_t mine = *place;
     /* a child that is forked here loses the record, else two places would hold it */
-    slot->own[position] = NO_RECORD;
+    *place = NO_RECORD;
     atomic_signal_fence(memory_order_seq_cst);
-    slot->own[position] = atomic_exchange(&exchange[random % EXCHANGE], mine);
+    *place = atomic_exchange(&exchange[random % EXCHANGE], mine);
 }
 
 static void child_of_worker(struct slot *slot) {
@@ -261,7 +274,7 @@ static void slot_operate(struct slot *slot) {
     else if (dice % 16 < 10)
         record_realloc(record, &slot->random);
     else if (dice % 16 < 14)
-        slot_exchange(slot, position, dice >> 8);
+        record_exchange(&slot->own[position], dice >> 8);
     else
         payload_check(record, record->size);
 }
@@ -346,17 +359,17 @@ static void start_signals(void) {
 
 static void *worker(void *argument);
 
-static void start_worker(struct slot *slot) {
+static void start_thread(void *(*run)(void *), void *argument) {
     pthread_attr_t attr;
     pthread_t thread;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, 256 << 10);
-    int error = pthread_create(&thread, &attr, worker, slot);
+    int error = pthread_create(&thread, &attr, run, argument);
     /* threads that have ended may still hold their stacks */
     for (int i = 0; error == EAGAIN && i < 1000; i++) {
         usleep(1000);
-        error = pthread_create(&thread, &attr, worker, slot);
+        error = pthread_create(&thread, &attr, run, argument);
     }
     if (error)
         die("no thread", NULL);
@@ -378,7 +391,7 @@ static void *worker(void *argument) {
     atomic_store(&slot->tid, 0);
     free_handler_chunks();
     if (slot->ops_left > 0)
-        start_worker(slot);
+        start_thread(worker, slot);
     else
         pthread_barrier_wait(round_end);
     return NULL;
@@ -414,7 +427,47 @@ static void round_start(void) {
         slots[i].ops_left = settings.ops / settings.rounds / settings.slots;
     atomic_store(&handlers_off, 0);
     for (unsigned i = 0; i < settings.slots; i++)
-        start_worker(&slots[i]);
+        start_thread(worker, &slots[i]);
+}
+
+/* --- the crowd ---------------------------------------------------------------------------- */
+
+static void guest_operate(struct guest *guest) {
+    uint64_t dice = next_random(&guest->random);
+    uint32_t *place = &guest->own[dice % RECORDS_PER_GUEST];
+    dice >>= 32;
+    if (*place != NO_RECORD && dice % 8 && records[*place].pointer)
+        record_free(&records[*place]);
+    else if (*place != NO_RECORD && dice % 8)
+        record_alloc(&records[*place], &guest->random);
+    else
+        record_exchange(place, dice >> 8);
+}
+
+static void *visit(void *argument) {
+    struct guest *guest = argument;
+    for (int i = 0; i < OPS_PER_GUEST; i++) {
+        if (i == OPS_PER_GUEST / 8 * 7)
+            pthread_barrier_wait(&crowd_is_there);
+        guest_operate(guest);
+    }
+    pthread_barrier_wait(&crowd_leaves);
+    return NULL;
+}
+
+static void free_chunks_of_guests(void) {
+    for (unsigned i = 0; i < settings.crowd; i++)
+        for (int j = 0; i % 16 && j < RECORDS_PER_GUEST; j++)
+            if (guests[i].own[j] != NO_RECORD && records[guests[i].own[j]].pointer)
+                record_free(&records[guests[i].own[j]]);
+}
+
+static void receive_crowd(void) {
+    for (unsigned i = 0; i < settings.crowd; i++)
+        start_thread(visit, &guests[i]);
+    if (settings.crowd)
+        pthread_barrier_wait(&crowd_leaves);
+    free_chunks_of_guests();
 }
 
 static void round_wait(void) {
@@ -464,6 +517,7 @@ static void run_rounds(void) {
     char answer[64];
     for (uint64_t i = 0; i < settings.rounds; i++) {
         round_start();
+        receive_crowd();
         round_wait();
         if (!checkpoint(answer, sizeof answer))
             return;
@@ -505,6 +559,8 @@ int main(int argc, char **argv) {
             settings.rounds = number_argument(argv, &i);
         else if (strcmp(argv[i], "--slots") == 0)
             settings.slots = (unsigned)number_argument(argv, &i);
+        else if (strcmp(argv[i], "--crowd") == 0)
+            settings.crowd = (unsigned)number_argument(argv, &i);
         else if (strcmp(argv[i], "--life") == 0)
             settings.life = number_argument(argv, &i);
         else if (strcmp(argv[i], "--forks") == 0)
@@ -515,11 +571,11 @@ int main(int argc, char **argv) {
             settings.books_path = argv[i];
     }
     if (!settings.books_path || settings.slots < 1 || settings.slots > SLOTS_MAX ||
-        !settings.rounds || !settings.life) {
+        settings.crowd > GUESTS_MAX || !settings.rounds || !settings.life) {
         fprintf(stderr,
                 "usage: books [--seed N] [--ops N] [--rounds N] [--slots 1..%d]\n"
-                "             [--life N] [--forks] [--signals] BOOKS-FILE\n",
-                SLOTS_MAX);
+                "             [--crowd 0..%d] [--life N] [--forks] [--signals] BOOKS-FILE\n",
+                SLOTS_MAX, GUESTS_MAX);
         return 2;
     }
     for (uint32_t i = 0; i < EXCHANGE; i++)
@@ -529,8 +585,17 @@ int main(int argc, char **argv) {
         for (uint32_t j = 0; j < RECORDS_PER_SLOT; j++)
             slots[i].own[j] = i * RECORDS_PER_SLOT + j;
     }
+    for (uint32_t i = 0; i < settings.crowd; i++) {
+        guests[i].random = settings.seed * 10000 + i;
+        for (uint32_t j = 0; j < RECORDS_PER_GUEST; j++)
+            guests[i].own[j] = OF_SLOTS + i * RECORDS_PER_GUEST + j;
+    }
     pthread_barrier_init(&barrier, NULL, settings.slots + 1);
     round_end = &barrier;
+    if (settings.crowd) {
+        pthread_barrier_init(&crowd_is_there, NULL, settings.crowd);
+        pthread_barrier_init(&crowd_leaves, NULL, settings.crowd + 1);
+    }
     if (settings.signals)
         start_signals();
     run_rounds();
