@@ -308,7 +308,7 @@ static void read_list(struct tables *tables, const char *global) {
     char *heap = cli_alloc(1, SIZE(tables, heap));
     uint64_t totals = FIELD(tables, global, heap_global, totals);
     uint64_t next = FIELD(tables, global, heap_global, first);
-    /* The list never shrinks, and heaps may be added while it is read. */
+    /* Heaps may be added while the list is read. */
     uint64_t most = FIELD(tables, global, heap_global, heaps) + 64;
     tables->lost_views = FIELD(tables, global, heap_global, lost_views);
     uint64_t earlier = 0; /* a heap that was read; a damaged list may lead back to it */
@@ -326,12 +326,14 @@ static void read_list(struct tables *tables, const char *global) {
 
 /* True if figures may have moved from one heap to another between two copies of heap_global. A
  * thread that moves figures holds the lock. A thread that ends adds 1 to `parked`; a thread that
- * gets a heap adds 1 to `threads_seen`, and subtracts 1 from `parked` if the heap was parked. */
+ * gets a heap adds 1 to `threads_seen`, and subtracts 1 from `parked` if the heap was parked. A
+ * heap that is retired subtracts 1 from `parked` and from `heaps`. */
 static bool have_moved(const struct tables *tables, const char *before, const char *after) {
 #define CHANGED(field)                                                                             \
     (FIELD(tables, before, heap_global, field) != FIELD(tables, after, heap_global, field))
     return FIELD(tables, before, heap_global, lock) != 0 ||
-           FIELD(tables, after, heap_global, lock) != 0 || CHANGED(parked) || CHANGED(threads_seen);
+           FIELD(tables, after, heap_global, lock) != 0 || CHANGED(parked) ||
+           CHANGED(threads_seen) || CHANGED(heaps);
 #undef CHANGED
 }
 
