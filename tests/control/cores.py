@@ -99,7 +99,7 @@ def memory_that_gcore_adds_is_not_resident():
 def core_equals_socket():
     """The core file of a crashed python3 has the figures that its socket gave before."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
-        with start_python(directory, MEMCTX_CONTROL="eager") as target:
+        with start_python(directory, MEMCTX_CONTROL="eager", MEMCTX_HOLES="0") as target:
             target.wait_socket()
             for verb in (["mark", "planted"], ["reset"], ["mark", "second"]):
                 done = harness.run_cli(verb[0], str(target.pid), *verb[1:], env=target.cli_env)
