@@ -71,6 +71,13 @@ extern "C" {
 #define MEMCTX_SIZE_IS(argument) __attribute__((__alloc_size__(argument)))
 #define MEMCTX_ALIGNMENT_IS(argument) __attribute__((__alloc_align__(argument)))
 #define MEMCTX_OLD_NAME(new_name) __attribute__((__deprecated__("use " #new_name)))
+/* C89 has no keyword `inline`. */
+#define MEMCTX_INLINE static __inline__
+#ifdef __cplusplus
+#define MEMCTX_CAST(type, value) static_cast<type>(value)
+#else
+#define MEMCTX_CAST(type, value) ((type)(value))
+#endif
 
 /* Handle of a context. NULL means no context: the allocation is charged to its call path. After
  * memctx_delete the handle is invalid; using it ends the program with a message. */
@@ -130,7 +137,7 @@ enum memctx_flag {
     MEMCTX_LARGE_PAGES = 4
 };
 /* Every flag of enum memctx_flag. */
-#define MEMCTX_FLAGS ((unsigned)MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES)
+#define MEMCTX_FLAGS (0U | MEMCTX_ZERO_FREED | MEMCTX_GUARDED | MEMCTX_LARGE_PAGES)
 
 /* Options of memctx_create_with. All fields 0: no options. Initialise it by naming fields:
  *     struct memctx_options options = {.flags = MEMCTX_ZERO_FREED}; */
@@ -163,17 +170,17 @@ struct memctx_stats {
 /* --- the library ------------------------------------------------------------------------- */
 
 /* Returns 1 when libmemctx.so is the allocator of this process, else 0. Any thread. */
-static __inline__ int memctx_is_active(void) {
+MEMCTX_INLINE int memctx_is_active(void) {
     return memctx_version != 0;
 }
 /* Returns the version of the running library, such as "0.2.0"; NULL without the library. The text
  * stays valid as long as the process runs. Any thread. */
-static __inline__ const char *memctx_library_version(void) {
+MEMCTX_INLINE const char *memctx_library_version(void) {
     return memctx_version ? memctx_version() : NULL;
 }
 /* Returns the version of the running library as a number that compares with
  * MEMCTX_VERSION_NUMBER; 0 without the library. Any thread. */
-static __inline__ int memctx_library_version_number(void) {
+MEMCTX_INLINE int memctx_library_version_number(void) {
     if (memctx_do_version_number)
         return memctx_do_version_number();
     /* only version 0.1.0 lacks memctx_do_version_number */
@@ -191,36 +198,36 @@ static __inline__ int memctx_library_version_number(void) {
  * process runs, and there can be about a million such pairs. Returns NULL when memory is short,
  * when there are too many such pairs, or when the library is absent. */
 MEMCTX_NONNULL(2)
-static __inline__ MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
-                                                         enum memctx_policy policy) {
+MEMCTX_INLINE MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
+                                                     enum memctx_policy policy) {
     return memctx_do_create ? memctx_do_create(parent, name, policy) : NULL;
 }
 /* Like memctx_create, but with options. The library copies the options, but not the limit that they
  * point to. `with` may be NULL. Also returns NULL when `with` has a flag that the library does not
  * know, or when a field that the library does not know is not 0. */
 MEMCTX_NONNULL(2)
-static __inline__ MEMCTX_MUST_USE memctx_t memctx_create_with(memctx_t parent, const char *name,
-                                                              enum memctx_policy policy,
-                                                              const struct memctx_options *with) {
+MEMCTX_INLINE MEMCTX_MUST_USE memctx_t memctx_create_with(memctx_t parent, const char *name,
+                                                          enum memctx_policy policy,
+                                                          const struct memctx_options *with) {
     if (memctx_do_create_sized)
         return memctx_do_create_sized(parent, name, policy, with, sizeof *with,
                                       sizeof *with->limit);
     return memctx_do_create_with ? memctx_do_create_with(parent, name, policy, with) : NULL;
 }
 /* Runs the callbacks, frees every chunk of the context, deletes its children and the context. */
-static __inline__ void memctx_delete(memctx_t context) {
+MEMCTX_INLINE void memctx_delete(memctx_t context) {
     if (context && memctx_do_delete)
         memctx_do_delete(context);
 }
 /* Runs the callbacks, frees every chunk of the context and deletes its children. The context
  * itself stays usable. */
-static __inline__ void memctx_reset(memctx_t context) {
+MEMCTX_INLINE void memctx_reset(memctx_t context) {
     if (context && memctx_do_reset)
         memctx_do_reset(context);
 }
 /* Runs the callbacks and frees every chunk of each context below `context`. `context` itself is not
  * reset, and no context is deleted. */
-static __inline__ void memctx_reset_children(memctx_t context) {
+MEMCTX_INLINE void memctx_reset_children(memctx_t context) {
     if (context && memctx_do_reset_children)
         memctx_do_reset_children(context);
 }
@@ -228,17 +235,17 @@ static __inline__ void memctx_reset_children(memctx_t context) {
  * and waits for it, else 0. A program calls this function at points where it no longer needs the
  * context's chunks. On 1 the program calls memctx_reset or memctx_delete, which answers the
  * request. Costs a few loads and compares. Any thread. */
-static __inline__ int memctx_reset_requested(memctx_t context) {
+MEMCTX_INLINE int memctx_reset_requested(memctx_t context) {
     return context && memctx_do_reset_requested ? memctx_do_reset_requested(context) : 0;
 }
 /* Makes the context current: from now on this thread allocates in the context. NULL: allocations go
  * to their call paths again. A realloc leaves a chunk in the chunk's context. Returns the previous
  * context. MEMCTX_SCOPE switches back by itself. */
-static __inline__ memctx_t memctx_switch(memctx_t context) {
+MEMCTX_INLINE memctx_t memctx_switch(memctx_t context) {
     return memctx_do_switch ? memctx_do_switch(context) : NULL;
 }
 /* Returns the current context of the calling thread; NULL: none. Any thread. */
-static __inline__ memctx_t memctx_current(void) {
+MEMCTX_INLINE memctx_t memctx_current(void) {
     return memctx_do_current ? memctx_do_current() : NULL;
 }
 
@@ -247,13 +254,13 @@ static __inline__ memctx_t memctx_current(void) {
  * the calls of memctx_give and memctx_take. The contexts of a thread that ended have no owner
  * either. Returns 0 on success; -1 when memory is short and some contexts were not given: call
  * again. */
-static __inline__ MEMCTX_MUST_USE int memctx_give(memctx_t context) {
+MEMCTX_INLINE MEMCTX_MUST_USE int memctx_give(memctx_t context) {
     return context && memctx_do_hand_over ? memctx_do_hand_over(context) : 0;
 }
 /* Makes the calling thread the owner of the context and of every context below it. None of these
  * contexts may have an owner. Returns 0 on success; -1 when memory is short and some contexts were
  * not taken: call again. */
-static __inline__ MEMCTX_MUST_USE int memctx_take(memctx_t context) {
+MEMCTX_INLINE MEMCTX_MUST_USE int memctx_take(memctx_t context) {
     return context && memctx_do_take ? memctx_do_take(context) : 0;
 }
 
@@ -262,15 +269,15 @@ static __inline__ MEMCTX_MUST_USE int memctx_take(memctx_t context) {
 /* Allocates as malloc does, in the context; without a context calls malloc. Returns NULL with errno
  * ENOMEM when memory is short or the context's limit is reached. */
 MEMCTX_SIZE_IS(2)
-static __inline__ MEMCTX_NEW_CHUNK void *memctx_alloc(memctx_t context, size_t bytes) {
+MEMCTX_INLINE MEMCTX_NEW_CHUNK void *memctx_alloc(memctx_t context, size_t bytes) {
     return context && memctx_do_alloc ? memctx_do_alloc(context, bytes) : malloc(bytes);
 }
 /* Like memctx_alloc, but the chunk is zeroed. */
 MEMCTX_SIZE_IS(2)
-static __inline__ MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
+MEMCTX_INLINE MEMCTX_NEW_CHUNK void *memctx_zalloc(memctx_t context, size_t bytes) {
     return context && memctx_do_zalloc ? memctx_do_zalloc(context, bytes) : calloc(1, bytes);
 }
-/* The function aligned_alloc of libc, which stdlib.h does not declare for C99. */
+/* The function aligned_alloc of libc, which stdlib.h does not declare for C89 and C99. */
 MEMCTX_SIZE_IS(2)
 MEMCTX_ALIGNMENT_IS(1)
 MEMCTX_NEW_CHUNK void *memctx_libc_aligned_alloc(size_t alignment,
@@ -280,8 +287,8 @@ MEMCTX_NEW_CHUNK void *memctx_libc_aligned_alloc(size_t alignment,
  * aligned_alloc does. */
 MEMCTX_SIZE_IS(3)
 MEMCTX_ALIGNMENT_IS(2)
-static __inline__ MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,
-                                                              size_t bytes) {
+MEMCTX_INLINE MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, size_t alignment,
+                                                          size_t bytes) {
     return context && memctx_do_alloc_aligned ? memctx_do_alloc_aligned(context, alignment, bytes)
                                               : memctx_libc_aligned_alloc(alignment, bytes);
 }
@@ -290,55 +297,56 @@ static __inline__ MEMCTX_NEW_CHUNK void *memctx_alloc_aligned(memctx_t context, 
  * is NULL, allocates in `context`. Returns NULL with errno ENOMEM, and leaves the chunk as it is,
  * when memory is short or the context's limit is reached. Any thread, if `chunk` is not NULL. */
 MEMCTX_SIZE_IS(3)
-static __inline__ MEMCTX_MUST_USE void *memctx_realloc(memctx_t context, void *chunk,
-                                                       size_t bytes) {
+MEMCTX_INLINE MEMCTX_MUST_USE void *memctx_realloc(memctx_t context, void *chunk, size_t bytes) {
     return chunk ? realloc(chunk, bytes) : memctx_alloc(context, bytes);
 }
 /* Frees a chunk of any context or of none; the same as free. Any thread. */
-static __inline__ void memctx_free(void *chunk) {
+MEMCTX_INLINE void memctx_free(void *chunk) {
     free(chunk);
 }
 /* Copies a text into a new chunk of the context. Returns NULL when memory is short or the context's
  * limit is reached. */
 MEMCTX_NONNULL(2)
-static __inline__ MEMCTX_NEW_CHUNK char *memctx_strdup(memctx_t context, const char *text) {
+MEMCTX_INLINE MEMCTX_NEW_CHUNK char *memctx_strdup(memctx_t context, const char *text) {
     size_t bytes = strlen(text) + 1;
-    char *copy = (char *)memctx_alloc(context, bytes);
-    return copy ? (char *)memcpy(copy, text, bytes) : NULL;
+    char *copy = MEMCTX_CAST(char *, memctx_alloc(context, bytes));
+    if (copy)
+        memcpy(copy, text, bytes);
+    return copy;
 }
 /* Returns the context that a live chunk is in; NULL when the chunk is in no context, or in a
  * context of another thread. Any thread. */
-static __inline__ memctx_t memctx_owner(const void *chunk) {
+MEMCTX_INLINE memctx_t memctx_owner(const void *chunk) {
     return chunk && memctx_do_owner ? memctx_do_owner(chunk) : NULL;
 }
 
 /* --- properties -------------------------------------------------------------------------- */
 
 /* Returns the parent; NULL: none. Any thread. */
-static __inline__ memctx_t memctx_parent(memctx_t context) {
+MEMCTX_INLINE memctx_t memctx_parent(memctx_t context) {
     return context && memctx_do_parent ? memctx_do_parent(context) : NULL;
 }
 /* From now on the context is deleted with `parent`, which may be NULL and must not be the context
  * itself or a context below it. Dumps still show the context below its first parent. Does nothing
  * if memory is short, which can happen only in a program with more than a thousand contexts of one
  * name. */
-static __inline__ void memctx_set_parent(memctx_t context, memctx_t parent) {
+MEMCTX_INLINE void memctx_set_parent(memctx_t context, memctx_t parent) {
     if (context && memctx_do_set_parent)
         memctx_do_set_parent(context, parent);
 }
 /* Returns the name, which stays valid as long as the process runs; "" for NULL. Any thread. */
-static __inline__ const char *memctx_name(memctx_t context) {
+MEMCTX_INLINE const char *memctx_name(memctx_t context) {
     return context && memctx_do_name ? memctx_do_name(context) : "";
 }
 /* Returns the identifier, which stays valid until the next memctx_set_identifier or memctx_delete;
  * "" when there is none. Any thread, but not while the owner changes or deletes the context. */
-static __inline__ const char *memctx_identifier(memctx_t context) {
+MEMCTX_INLINE const char *memctx_identifier(memctx_t context) {
     return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
 }
 /* Sets a text that dumps show after the name, such as a query's text, so that contexts of one name
  * can be told apart. The library copies the first 31 bytes. NULL: none. Does nothing if memory is
  * short, which can happen only in a program with more than a thousand contexts of one name. */
-static __inline__ void memctx_set_identifier(memctx_t context, const char *identifier) {
+MEMCTX_INLINE void memctx_set_identifier(memctx_t context, const char *identifier) {
     if (context && memctx_do_identify)
         memctx_do_identify(context, identifier);
 }
@@ -347,7 +355,7 @@ static __inline__ void memctx_set_identifier(memctx_t context, const char *ident
  * the callback; then the callback never runs. This happens only if the program has more than a
  * thousand contexts with the name of this context. */
 MEMCTX_NONNULL(2)
-static __inline__ void memctx_add_callback(memctx_t context, struct memctx_callback *callback) {
+MEMCTX_INLINE void memctx_add_callback(memctx_t context, struct memctx_callback *callback) {
     if (context && memctx_do_call_on_reset)
         memctx_do_call_on_reset(context, callback);
 }
@@ -355,7 +363,7 @@ static __inline__ void memctx_add_callback(memctx_t context, struct memctx_callb
  * limit take a slower path, because each allocation is compared with the limit. Returns 0 on
  * success, and without the library. On -1 the context keeps its old limit: memory is short, or a
  * field of `limit` that the library does not know is not 0. */
-static __inline__ int memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
+MEMCTX_INLINE int memctx_set_limit(memctx_t context, const struct memctx_limit *limit) {
     if (context && memctx_do_set_limit_sized)
         return memctx_do_set_limit_sized(context, limit, sizeof *limit);
     return context && memctx_do_set_limit ? memctx_do_set_limit(context, limit) : 0;
@@ -365,14 +373,14 @@ static __inline__ int memctx_set_limit(memctx_t context, const struct memctx_lim
 
 /* Returns 1 when the context has no live chunk, else 0. Children do not count. Returns 1 for NULL
  * and without the library. */
-static __inline__ int memctx_is_empty(memctx_t context) {
+MEMCTX_INLINE int memctx_is_empty(memctx_t context) {
     return context && memctx_do_is_empty ? memctx_do_is_empty(context) : 1;
 }
 /* Fills in the figures of the context. All fields are 0 without the library and for NULL; a field
  * that the running library does not know is 0. All fields are also 0 if memory is short, which can
  * happen only in a program with more than a thousand contexts of one name. */
 MEMCTX_NONNULL(2)
-static __inline__ void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {
+MEMCTX_INLINE void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {
     memset(stats, 0, sizeof *stats);
     if (context && memctx_do_get_stats_sized)
         memctx_do_get_stats_sized(context, stats, sizeof *stats);
@@ -382,20 +390,20 @@ static __inline__ void memctx_get_stats(memctx_t context, struct memctx_stats *s
 /* Calls `visit` for the context and for every context below it, parents first. `depth` is 0 for
  * the context itself. Stops when visit returns nonzero, and returns that value; else returns 0.
  * Until memctx_walk returns, no thread may create or delete contexts below `context`. */
-static __inline__ int memctx_walk(memctx_t context,
-                                  int (*visit)(memctx_t context, int depth, void *argument),
-                                  void *argument) {
+MEMCTX_INLINE int memctx_walk(memctx_t context,
+                              int (*visit)(memctx_t context, int depth, void *argument),
+                              void *argument) {
     return context && memctx_do_walk ? memctx_do_walk(context, visit, argument) : 0;
 }
 /* Checks the library's records of the context's pages and chunks against each other. Returns NULL
  * when they agree, else a text that names the first disagreement. Reads every chunk's record. */
-static __inline__ const char *memctx_check(memctx_t context) {
+MEMCTX_INLINE const char *memctx_check(memctx_t context) {
     return context && memctx_do_check ? memctx_do_check(context) : NULL;
 }
 
 /* --- scopes ------------------------------------------------------------------------------ */
 
-static __inline__ void memctx_end_scope(memctx_t *before) {
+MEMCTX_INLINE void memctx_end_scope(memctx_t *before) {
     memctx_switch(*before);
 }
 /* Runs the next statement switched to the context, and then switches back to the previous context.
@@ -409,22 +417,22 @@ static __inline__ void memctx_end_scope(memctx_t *before) {
 #define MEMCTX_SCOPE_OF(context, before, once)                                                     \
     for (memctx_t before                                                                           \
          __attribute__((__cleanup__(memctx_end_scope), __unused__)) = memctx_switch(context),      \
-                                                       once = (memctx_t)(uintptr_t)1;              \
+                                                       *once = &before;                            \
          once; once = NULL)
 
 /* --- old names --------------------------------------------------------------------------- */
 
 /* Names of version 0.1.0. They still compile, with a warning that names the new function. */
 MEMCTX_OLD_NAME(memctx_give)
-static __inline__ int memctx_hand_over(memctx_t context) {
+MEMCTX_INLINE int memctx_hand_over(memctx_t context) {
     return memctx_give(context);
 }
 MEMCTX_OLD_NAME(memctx_set_identifier)
-static __inline__ void memctx_identify(memctx_t context, const char *identifier) {
+MEMCTX_INLINE void memctx_identify(memctx_t context, const char *identifier) {
     memctx_set_identifier(context, identifier);
 }
 MEMCTX_OLD_NAME(memctx_add_callback)
-static __inline__ void memctx_call_on_reset(memctx_t context, struct memctx_callback *callback) {
+MEMCTX_INLINE void memctx_call_on_reset(memctx_t context, struct memctx_callback *callback) {
     memctx_add_callback(context, callback);
 }
 
