@@ -235,7 +235,6 @@ struct model_recording {
     struct model_moment *moments; /* the oldest first */
     size_t moment_count, chosen;  /* `chosen`: the moment whose figures the model has */
     uint32_t ending;              /* enum record_ending; 0: the file has no end */
-    uint64_t end_wall_ns;
     double end_uptime_s;
     char *boot_id;
     char *cgroup;          /* folder of the control group; empty: not known */

@@ -154,20 +154,19 @@ static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
     struct shares shares;
     int64_t free_bytes = memory_free_bytes(page);
-    int64_t empty = empty_os_bytes(page);
     struct holder *own =
         page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
-    uint32_t *os_pages = own ? own->os_pages : holders->mixed_os_pages;
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
-        os_pages[bin] += page->os_pages[bin];
-    add_to(own ? &own->empty_os_bytes : &holders->mixed_empty_os_bytes, empty);
-    os_pages[0] += page->os_empty;
     if (page->kind == WIRE_PAGE_MIXED)
         add_to(&holders->mixed_free_bytes, free_bytes);
-    if (own)
+    if (own) {
+        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+            own->os_pages[bin] += page->os_pages[bin];
+        own->os_pages[0] += page->os_empty;
+        add_to(&own->empty_os_bytes, empty_os_bytes(page));
         add_to(&own->held_bytes, memory_held_bytes(page));
-    if (own && page->block_bytes == 0)
-        add_to(&own->absent_bytes, absent_bytes(page));
+        if (page->block_bytes == 0)
+            add_to(&own->absent_bytes, absent_bytes(page));
+    }
     if (page->live == 0) {
         add_to(&holders->kept_bytes, memory_held_bytes(page));
         if (own)
@@ -179,7 +178,6 @@ static void add_page(struct holders *holders, const struct model *model,
         const struct model_share *share = &shares.list[i];
         struct holder *holder = holders_of(holders, model, share->context);
         add_to(&holder->chunks, share->live);
-        add_to(&holder->mixed_chunks, !own ? share->live : 0);
         add_to(&holder->held_bytes, !own ? live_bytes(page, share->live) : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
         if (page->kind == WIRE_PAGE_LARGE)

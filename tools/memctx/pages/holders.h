@@ -13,7 +13,6 @@
 
 struct holder {
     int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
-    int64_t mixed_chunks;        /* live chunks in mixed pages */
     int64_t large_bytes;         /* the part of block_bytes that is large chunks */
     /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
     int64_t held_bytes;
@@ -43,9 +42,7 @@ struct holders {
     /* indexed by the number of a context's figures; NULL: the pages are not known */
     struct holder *list;
     int64_t kept_bytes; /* bytes in memory of all pages without live chunks, mixed ones included */
-    int64_t mixed_empty_os_bytes;
     int64_t mixed_free_bytes; /* free bytes in mixed pages, with and without live chunks */
-    uint32_t mixed_os_pages[WIRE_OCCUPANCY_BINS];
 };
 
 static inline struct holder *holders_of(const struct holders *holders, const struct model *model,

@@ -490,7 +490,6 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
     if (body && block.bytes == sizeof end) {
         memcpy(&end, body, sizeof end);
         recording->ending = end.ending;
-        recording->end_wall_ns = end.wall_ns;
         recording->end_uptime_s = (double)end.uptime_ns / 1e9;
     }
     model->recording = recording;
