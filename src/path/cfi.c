@@ -13,8 +13,22 @@
 #include <link.h>
 
 enum { REG_RBP = 6, REG_RSP = 7, REG_RA = 16 };
-enum { PE_OMIT = 0xff, PE_PCREL = 0x10, PE_DATAREL = 0x30, PE_INDIRECT = 0x80 };
+enum { PE_PCREL = 0x10, PE_DATAREL = 0x30, PE_INDIRECT = 0x80 };
 #define STATES_MAX 16
+
+/* The operations of an entry's program, with DWARF's numbers and names (DW_CFA_...). The first
+ * three have their operand in the lower six bits of the operation's byte. */
+enum { OP_ADVANCE_LOC = 1 << 6, OP_OFFSET = 2 << 6, OP_RESTORE = 3 << 6 };
+enum { OP_KIND = 3 << 6, OP_OPERAND = 0x3f };
+enum { OP_NOP, OP_SET_LOC, OP_ADVANCE_LOC1, OP_ADVANCE_LOC2, OP_ADVANCE_LOC4 };
+enum { OP_OFFSET_EXTENDED = 0x05, OP_RESTORE_EXTENDED, OP_UNDEFINED, OP_SAME_VALUE, OP_REGISTER };
+enum { OP_REMEMBER_STATE = 0x0a, OP_RESTORE_STATE };
+enum { OP_DEF_CFA = 0x0c, OP_DEF_CFA_REGISTER, OP_DEF_CFA_OFFSET, OP_DEF_CFA_EXPRESSION };
+enum { OP_EXPRESSION = 0x10, OP_OFFSET_EXTENDED_SF, OP_DEF_CFA_SF, OP_DEF_CFA_OFFSET_SF };
+enum { OP_VAL_OFFSET = 0x14, OP_VAL_OFFSET_SF, OP_VAL_EXPRESSION };
+enum { OP_GNU_ARGS_SIZE = 0x2e, OP_GNU_NEGATIVE_OFFSET };
+/* The two operations of expressions that parse_rbp_expression knows (DW_OP_...). */
+enum { EXPRESSION_DEREF = 0x06, EXPRESSION_BREG0 = 0x70 };
 
 struct reader {
     const uint8_t *at, *end;
@@ -274,10 +288,10 @@ static int64_t read_factored(struct reader *r, bool is_signed, const struct comm
 static bool parse_rbp_expression(const uint8_t *at, const uint8_t *end, bool deref,
                                  int64_t *offset) {
     struct reader r = {at, end, false};
-    if (read_fixed(&r, 1) != 0x70 + REG_RBP)
+    if (read_fixed(&r, 1) != EXPRESSION_BREG0 + REG_RBP)
         return false;
     *offset = (int64_t)read_leb(&r, true);
-    if (deref && read_fixed(&r, 1) != 0x06)
+    if (deref && read_fixed(&r, 1) != EXPRESSION_DEREF)
         return false;
     return !r.bad && r.at == end;
 }
@@ -308,52 +322,26 @@ static void restore_register(struct state *state, const struct state *initial, u
     }
 }
 
-/* Runs an operation whose first byte holds no operand. False: the operation is unknown, or the
- * program is damaged. */
-static bool run_extended(struct reader *r, uint8_t op, const struct common *common,
-                         struct state *state, const struct state *initial) {
-    uint64_t reg, length;
-    int64_t offset;
+/* Runs an operation that says where the CFA is. False: the program is damaged. */
+static bool run_cfa_operation(struct reader *r, uint8_t op, const struct common *common,
+                              struct state *state) {
+    uint64_t length;
     switch (op) {
-    case 0x00: return true; /* nop */
-    case 0x05:              /* offset_extended */
-        reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_AT_CFA, read_factored(r, false, common));
-        return true;
-    case 0x11: /* offset_extended_sf */
-        reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_AT_CFA, read_factored(r, true, common));
-        return true;
-    case 0x06: restore_register(state, initial, read_leb(r, false)); return true;
-    case 0x07: /* undefined */
-        reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_LOST, 0);
-        if (reg == REG_RA)
-            state->ra_undefined = true;
-        return true;
-    case 0x08: set_register(state, read_leb(r, false), CFI_RBP_SAME, 0); return true;
-    case 0x09: /* register */
-    case 0x14: /* val_offset */
-    case 0x15:
-        reg = read_leb(r, false);
-        read_leb(r, op == 0x15);
-        set_register(state, reg, CFI_RBP_LOST, 0);
-        return true;
-    case 0x0c: /* def_cfa */
-    case 0x12: /* def_cfa_sf */
+    case OP_DEF_CFA:
+    case OP_DEF_CFA_SF:
         state->cfa = CFA_REGISTER;
         state->cfa_register = read_leb(r, false);
         state->cfa_offset =
-            op == 0x0c ? (int64_t)read_leb(r, false) : read_factored(r, true, common);
+            op == OP_DEF_CFA ? (int64_t)read_leb(r, false) : read_factored(r, true, common);
         return true;
-    case 0x0d: /* def_cfa_register */
+    case OP_DEF_CFA_REGISTER:
         if (state->cfa != CFA_REGISTER)
             return false;
         state->cfa_register = read_leb(r, false);
         return true;
-    case 0x0e: state->cfa_offset = (int64_t)read_leb(r, false); return true;
-    case 0x13: state->cfa_offset = read_factored(r, true, common); return true;
-    case 0x0f: /* def_cfa_expression */
+    case OP_DEF_CFA_OFFSET: state->cfa_offset = (int64_t)read_leb(r, false); return true;
+    case OP_DEF_CFA_OFFSET_SF: state->cfa_offset = read_factored(r, true, common); return true;
+    default: /* OP_DEF_CFA_EXPRESSION */
         length = read_leb(r, false);
         if (length > (size_t)(r->end - r->at))
             return false;
@@ -362,25 +350,67 @@ static bool run_extended(struct reader *r, uint8_t op, const struct common *comm
                          : CFA_UNUSABLE;
         r->at += length;
         return true;
-    case 0x10: /* expression: the register was saved at the address that the expression gives */
-    case 0x16: /* val_expression */
-        reg = read_leb(r, false);
+    }
+}
+
+/* Runs an operation that says how a register is saved. Reads the register's number. False: the
+ * operation is unknown, or the program is damaged. */
+static bool run_register_operation(struct reader *r, uint8_t op, const struct common *common,
+                                   struct state *state) {
+    uint64_t length, reg = read_leb(r, false);
+    int64_t offset;
+    switch (op) {
+    case OP_OFFSET_EXTENDED:
+    case OP_OFFSET_EXTENDED_SF:
+        offset = read_factored(r, op == OP_OFFSET_EXTENDED_SF, common);
+        set_register(state, reg, CFI_RBP_AT_CFA, offset);
+        return true;
+    case OP_GNU_NEGATIVE_OFFSET:
+        offset = (int64_t)(0 - (uint64_t)read_factored(r, false, common));
+        set_register(state, reg, CFI_RBP_AT_CFA, offset);
+        return true;
+    case OP_UNDEFINED:
+        set_register(state, reg, CFI_RBP_LOST, 0);
+        if (reg == REG_RA)
+            state->ra_undefined = true;
+        return true;
+    case OP_SAME_VALUE: set_register(state, reg, CFI_RBP_SAME, 0); return true;
+    case OP_REGISTER:
+    case OP_VAL_OFFSET:
+    case OP_VAL_OFFSET_SF:
+        read_leb(r, op == OP_VAL_OFFSET_SF);
+        set_register(state, reg, CFI_RBP_LOST, 0);
+        return true;
+    case OP_EXPRESSION: /* the register was saved at the address that the expression gives */
+    case OP_VAL_EXPRESSION:
         length = read_leb(r, false);
         if (length > (size_t)(r->end - r->at))
             return false;
-        if (op == 0x10 && parse_rbp_expression(r->at, r->at + length, false, &offset))
+        if (op == OP_EXPRESSION && parse_rbp_expression(r->at, r->at + length, false, &offset))
             set_register(state, reg, CFI_RBP_AT_RBP, offset);
         else
             set_register(state, reg, CFI_RBP_LOST, 0);
         r->at += length;
         return true;
-    case 0x2e: read_leb(r, false); return true; /* GNU_args_size */
-    case 0x2f:                                  /* GNU_negative_offset_extended */
-        reg = read_leb(r, false);
-        set_register(state, reg, CFI_RBP_AT_CFA,
-                     (int64_t)(0 - (uint64_t)read_factored(r, false, common)));
-        return true;
     default: return false;
+    }
+}
+
+/* Runs an operation whose first byte holds no operand. False: the operation is unknown, or the
+ * program is damaged. */
+static bool run_extended(struct reader *r, uint8_t op, const struct common *common,
+                         struct state *state, const struct state *initial) {
+    switch (op) {
+    case OP_NOP: return true;
+    case OP_GNU_ARGS_SIZE: read_leb(r, false); return true;
+    case OP_RESTORE_EXTENDED: restore_register(state, initial, read_leb(r, false)); return true;
+    case OP_DEF_CFA:
+    case OP_DEF_CFA_SF:
+    case OP_DEF_CFA_REGISTER:
+    case OP_DEF_CFA_OFFSET:
+    case OP_DEF_CFA_OFFSET_SF:
+    case OP_DEF_CFA_EXPRESSION: return run_cfa_operation(r, op, common, state);
+    default: return run_register_operation(r, op, common, state);
     }
 }
 
@@ -392,11 +422,11 @@ static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8
     struct reader r = {*at, end, false};
     uint64_t advance = 0;
     bool known = true;
-    if (op >> 6 == 2) /* offset */
-        set_register(state, op & 0x3f, CFI_RBP_AT_CFA, read_factored(&r, false, common));
-    else if (op >= 0x02 && op <= 0x04) /* advance_loc with 1, 2 or 4 bytes */
-        advance = read_fixed(&r, 1U << (op - 2));
-    else if (op == 0x01) /* set_loc */
+    if ((op & OP_KIND) == OP_OFFSET)
+        set_register(state, op & OP_OPERAND, CFI_RBP_AT_CFA, read_factored(&r, false, common));
+    else if (op >= OP_ADVANCE_LOC1 && op <= OP_ADVANCE_LOC4) /* with 1, 2 or 4 bytes */
+        advance = read_fixed(&r, 1U << (op - OP_ADVANCE_LOC1));
+    else if (op == OP_SET_LOC)
         *location = read_encoded(&r, common->encoding, 0);
     else
         known = run_extended(&r, op, common, state, initial);
@@ -415,28 +445,28 @@ static bool run(const uint8_t *at, const uint8_t *end, const struct common *comm
     unsigned depth = 0;
     while (at < end) {
         uint8_t op = *at++;
-        if (op >> 6 == 1) { /* advance_loc */
-            location += (op & 0x3f) * common->code_align;
+        if ((op & OP_KIND) == OP_ADVANCE_LOC) {
+            location += (op & OP_OPERAND) * common->code_align;
             if (location > pc)
                 return true;
-        } else if (op == 0x02 && at < end) { /* advance_loc1 */
+        } else if (op == OP_ADVANCE_LOC1 && at < end) {
             location += *at++ * common->code_align;
             if (location > pc)
                 return true;
-        } else if (op == 0x0e && at < end && *at < 0x80) { /* def_cfa_offset */
+        } else if (op == OP_DEF_CFA_OFFSET && at < end && *at < 0x80) {
             state->cfa_offset = *at++;
-        } else if (op == 0x0e && end - at >= 2 && at[1] < 0x80) { /* a number of two bytes */
+        } else if (op == OP_DEF_CFA_OFFSET && end - at >= 2 && at[1] < 0x80) { /* two bytes */
             state->cfa_offset = (at[0] & 0x7f) | at[1] << 7;
             at += 2;
-        } else if (op >> 6 == 2 && at < end && *at < 0x80) { /* offset */
-            set_register(state, op & 0x3f, CFI_RBP_AT_CFA, *at++ * common->data_align);
-        } else if (op >> 6 == 3) {
-            restore_register(state, initial, op & 0x3f);
-        } else if (op == 0x0a) { /* remember_state */
+        } else if ((op & OP_KIND) == OP_OFFSET && at < end && *at < 0x80) {
+            set_register(state, op & OP_OPERAND, CFI_RBP_AT_CFA, *at++ * common->data_align);
+        } else if ((op & OP_KIND) == OP_RESTORE) {
+            restore_register(state, initial, op & OP_OPERAND);
+        } else if (op == OP_REMEMBER_STATE) {
             if (depth == STATES_MAX)
                 return false;
             saved[depth++] = *state;
-        } else if (op == 0x0b) {
+        } else if (op == OP_RESTORE_STATE) {
             if (!depth)
                 return false;
             *state = saved[--depth];
@@ -532,8 +562,9 @@ struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t
  * stack pointer that the kernel saved in the signal frame. Other code that is marked as a signal
  * frame switches stacks by itself, and has usual rules. */
 static bool is_kernel_frame(const uint8_t *program, const uint8_t *end) {
-    static const uint8_t cfa[] = {
-        0x0f, 4, 0x70 + REG_RSP, (CFI_SIGNAL_SP & 0x7f) | 0x80, CFI_SIGNAL_SP >> 7, 0x06};
+    static const uint8_t cfa[] = {OP_DEF_CFA_EXPRESSION,      4, /* bytes of the expression */
+                                  EXPRESSION_BREG0 + REG_RSP, (CFI_SIGNAL_SP & 0x7f) | 0x80,
+                                  CFI_SIGNAL_SP >> 7,         EXPRESSION_DEREF};
     for (; end - program >= (ptrdiff_t)sizeof cfa; program++)
         if (!__builtin_memcmp(program, cfa, sizeof cfa))
             return true;
