@@ -72,8 +72,7 @@ static const char *parse_word(const char *word, struct policy_rule *rule, struct
         terms->flags |= TERMS_GUARD;
     else
         return "the policies are default, aset, mixed, slab, generation, bump and simple, the "
-               "options own, "
-               "page:16K, page:64K, limit:BYTES, warn:BYTES, guard and zero";
+               "options own, page:16K, page:64K, limit:BYTES, warn:BYTES, guard and zero";
     return NULL;
 }
 
