@@ -298,7 +298,8 @@ static const struct cli_verb verbs[] = {
     {"serve", "TARGET... | --all | --match GLOB [OPTIONS]",
      "give metrics, profiles, findings and a live page over HTTP",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
-     "those that start later. The server changes nothing: it knows only GET and HEAD.\n\n"
+     "those that start later; one must run already, except with --all and --match. The server\n"
+     "changes nothing: it knows only GET and HEAD.\n\n"
      "/metrics is for Prometheus, and has OpenMetrics for clients that accept it. /doctor is\n"
      "what memctx doctor --json prints. /debug/pprof/heap is what memctx export --pprof\n"
      "writes. /debug/pprof/allocs?seconds=N (1 to 60, default 10) is what it writes with\n"
@@ -327,8 +328,9 @@ static const struct cli_verb verbs[] = {
     {"push", "TARGET...|--all --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
-     "those that start later. Every minute, sends profiles or metrics of live memory, for\n"
-     "hosts that a server cannot reach. URL is http://HOST[:PORT][/PATH] or https://.\n\n"
+     "those that start later; one must run already, except with --all and --match. Every minute,\n"
+     "sends profiles or metrics of live memory, for hosts that a server cannot reach. URL is\n"
+     "http://HOST[:PORT][/PATH] or https://.\n\n"
      "If the server does not answer, or answers with 429 or 5xx, the command tries again after a\n"
      "pause that grows to a minute, or after a longer Retry-After of the server. Eight profiles "
      "a\n"
