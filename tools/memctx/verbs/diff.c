@@ -36,16 +36,18 @@ struct diff_request {
     bool json, human, no_pager;
 };
 
-/* The two states that are compared: their names, times and resident sets. */
+/* One of the two states that are compared. */
+struct diff_end {
+    const struct model *model; /* NULL: the state is a mark */
+    char *name;
+    double uptime_s;
+    int64_t rss_bytes;
+    int64_t own_bytes;    /* the part of the resident set that memctx itself takes */
+    struct mapped mapped; /* the part of the resident set that did not come from malloc */
+};
+
 struct diff_ends {
-    const struct model *from_model, *to_model; /* from_model: NULL if the state is a mark */
-    char *from, *to;
-    double from_s, to_s;
-    int64_t from_rss_bytes, to_rss_bytes;
-    /* the part of the resident sets that memctx itself takes */
-    int64_t from_own_bytes, to_own_bytes;
-    /* the part of the resident sets that did not come from malloc */
-    struct mapped from_mapped, to_mapped;
+    struct diff_end from, to;
 };
 
 static struct diff_request parse(int argc, char **argv) {
@@ -101,10 +103,10 @@ static bool is_large(const struct compare_row *row, const struct diff_request *r
 
 /* Prints the kinds of memory that did not come from malloc and changed by an MiB or more. */
 static void print_mapped(const struct diff_ends *ends, bool human) {
-    for (int kind = 0; ends->from_mapped.known && ends->to_mapped.known && kind < MODEL_PLACE_KINDS;
-         kind++) {
+    const struct mapped *before = &ends->from.mapped, *after = &ends->to.mapped;
+    for (int kind = 0; before->known && after->known && kind < MODEL_PLACE_KINDS; kind++) {
         char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
-        int64_t from = ends->from_mapped.sums[kind], to = ends->to_mapped.sums[kind];
+        int64_t from = before->sums[kind], to = after->sums[kind];
         if (to - from >= MAPPED_CHANGE_MIN || from - to >= MAPPED_CHANGE_MIN)
             printf("Not from malloc: %s: %s before, %s after\n", mapped_kinds[kind].name,
                    render_bytes(a, from, human), render_bytes(b, to, human));
@@ -120,12 +122,29 @@ static void print_how(const struct model *model) {
         printf("%s: %s\n", model->source, model->how);
 }
 
+static void print_resident(const struct diff_ends *ends, bool human) {
+    const struct diff_end *from = &ends->from, *to = &ends->to;
+    char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
+    if (from->rss_bytes == WIRE_UNKNOWN || to->rss_bytes == WIRE_UNKNOWN)
+        return;
+    if (!from->model) { /* a mark does not know the part that memctx itself takes */
+        printf("Resident set: %s at the mark, %s now\n", render_bytes(a, from->rss_bytes, human),
+               render_bytes(b, to->rss_bytes, human));
+        return;
+    }
+    printf("Resident set without memctx itself: %s before, %s after\n",
+           render_bytes(a, from->rss_bytes - from->own_bytes, human),
+           render_bytes(b, to->rss_bytes - to->own_bytes, human));
+    print_mapped(ends, human);
+}
+
 static void print_text(const struct compare *compare, const struct diff_ends *ends,
                        const struct diff_request *request) {
     char a[RENDER_NUMBER_BYTES], b[RENDER_NUMBER_BYTES];
-    printf("%s at %.3f s -> %s at %.3f s\n", ends->from, ends->from_s, ends->to, ends->to_s);
-    print_how(ends->from_model);
-    print_how(ends->to_model);
+    printf("%s at %.3f s -> %s at %.3f s\n", ends->from.name, ends->from.uptime_s, ends->to.name,
+           ends->to.uptime_s);
+    print_how(ends->from.model);
+    print_how(ends->to.model);
     size_t printed = 0, more = 0;
     int64_t rest = 0;
     for (size_t i = 0; i < compare->count; i++) {
@@ -159,18 +178,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
            render_bytes(b, compare->after.requested_bytes, request->human));
     print_figures(&compare->growth, request->human);
     putchar('\n');
-    if (ends->from_rss_bytes == WIRE_UNKNOWN || ends->to_rss_bytes == WIRE_UNKNOWN)
-        return;
-    if (!ends->from_model) { /* a mark does not know the part that memctx itself takes */
-        printf("Resident set: %s at the mark, %s now\n",
-               render_bytes(a, ends->from_rss_bytes, request->human),
-               render_bytes(b, ends->to_rss_bytes, request->human));
-    } else {
-        printf("Resident set without memctx itself: %s before, %s after\n",
-               render_bytes(a, ends->from_rss_bytes - ends->from_own_bytes, request->human),
-               render_bytes(b, ends->to_rss_bytes - ends->to_own_bytes, request->human));
-        print_mapped(ends, request->human);
-    }
+    print_resident(ends, request->human);
 }
 
 static void write_figures(struct json_writer *json, const char *key,
@@ -184,21 +192,19 @@ static void write_figures(struct json_writer *json, const char *key,
     json_put_close(json, '}');
 }
 
-static void write_end(struct json_writer *json, const char *key, const struct model *model,
-                      const char *what, double uptime_s, int64_t rss_bytes, int64_t own_bytes,
-                      const struct mapped *mapped) {
+static void write_end(struct json_writer *json, const char *key, const struct diff_end *end) {
     json_put_open(json, key, '{');
-    json_put_text(json, "name", what);
-    if (model)
-        json_put_boolean(json, "exact", model->exact);
-    if (model && model->how)
-        json_put_text(json, "how", model->how);
-    json_put_decimal(json, "uptime_s", uptime_s);
-    json_put_integer(json, "rss_bytes", rss_bytes);
-    json_put_integer(json, "memctx_bytes", own_bytes);
+    json_put_text(json, "name", end->name);
+    if (end->model)
+        json_put_boolean(json, "exact", end->model->exact);
+    if (end->model && end->model->how)
+        json_put_text(json, "how", end->model->how);
+    json_put_decimal(json, "uptime_s", end->uptime_s);
+    json_put_integer(json, "rss_bytes", end->rss_bytes);
+    json_put_integer(json, "memctx_bytes", end->own_bytes);
     for (int kind = 0; kind < MODEL_PLACE_KINDS; kind++) {
         json_put_integer(json, mapped_kinds[kind].key,
-                         mapped->known ? mapped->sums[kind] : WIRE_UNKNOWN);
+                         end->mapped.known ? end->mapped.sums[kind] : WIRE_UNKNOWN);
     }
     json_put_close(json, '}');
 }
@@ -224,10 +230,8 @@ static void print_json(const struct model *model, const struct compare *compare,
     json_put_text(&json, "schema", "memctx-diff/1");
     json_put_integer(&json, "pid", model->pid);
     json_put_text(&json, "exe", model->exe);
-    write_end(&json, "from", ends->from_model, ends->from, ends->from_s, ends->from_rss_bytes,
-              ends->from_own_bytes, &ends->from_mapped);
-    write_end(&json, "to", ends->to_model, ends->to, ends->to_s, ends->to_rss_bytes,
-              ends->to_own_bytes, &ends->to_mapped);
+    write_end(&json, "from", &ends->from);
+    write_end(&json, "to", &ends->to);
     json_put_open(&json, "totals", '{');
     write_figures(&json, "before", &compare->before);
     write_figures(&json, "after", &compare->after);
@@ -265,6 +269,14 @@ static int64_t resident_of(const struct model *model) {
     return bytes == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_tame(bytes);
 }
 
+static struct diff_end end_of(const struct model *model) {
+    return (struct diff_end){.model = model,
+                             .name = model->source,
+                             .uptime_s = model->uptime_s,
+                             .rss_bytes = resident_of(model),
+                             .own_bytes = memory_own_bytes(&model->ledger)};
+}
+
 /* Compares the snapshot in `first` with the process or file `word`, which is loaded into `later`.
  */
 static struct diff_ends compare_states(struct target *target, struct model *first,
@@ -281,20 +293,9 @@ static struct diff_ends compare_states(struct target *target, struct model *firs
     compare_models(compare, first, later);
     progress_end();
     reading_note_differences(compare, first, later);
-    struct diff_ends ends = {
-        .from_model = first,
-        .to_model = later,
-        .from = first->source,
-        .to = later->source,
-        .from_s = first->uptime_s,
-        .to_s = later->uptime_s,
-        .from_rss_bytes = resident_of(first),
-        .to_rss_bytes = resident_of(later),
-        .from_own_bytes = memory_own_bytes(&first->ledger),
-        .to_own_bytes = memory_own_bytes(&later->ledger),
-    };
-    mapped_take(&ends.from_mapped, first);
-    mapped_take(&ends.to_mapped, later);
+    struct diff_ends ends = {end_of(first), end_of(later)};
+    mapped_take(&ends.from.mapped, first);
+    mapped_take(&ends.to.mapped, later);
     return ends;
 }
 
@@ -307,17 +308,11 @@ static struct diff_ends compare_mark(struct target *target, struct model *model,
     reading_resolve(model, target, &request->names);
     compare_with_mark(compare, model, mark);
     *later = *model;
-    return (struct diff_ends){
-        .to_model = later,
-        .from = cli_format("mark \"%s\"", mark->name),
-        .to = model->source,
-        .from_s = mark->uptime_s,
-        .to_s = model->uptime_s,
-        .from_rss_bytes = mark->rss_bytes,
-        .to_rss_bytes = resident_of(model),
-        .from_own_bytes = WIRE_UNKNOWN,
-        .to_own_bytes = memory_own_bytes(&model->ledger),
-    };
+    const struct diff_end at_mark = {.name = cli_format("mark \"%s\"", mark->name),
+                                     .uptime_s = mark->uptime_s,
+                                     .rss_bytes = mark->rss_bytes,
+                                     .own_bytes = WIRE_UNKNOWN};
+    return (struct diff_ends){at_mark, end_of(later)};
 }
 
 int diff_main(int argc, char **argv) {
