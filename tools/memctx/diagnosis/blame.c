@@ -297,8 +297,7 @@ void blame_make(struct blame *blame, const struct blame_paths *paths, const int6
         if (figures[i] > 0)
             walks[count++] = (struct walk){(uint32_t)i, paths->first[i]};
     sorting = &search;
-    count = divide(&search, walks, count, 0);
-    blame->rest = sum_of(&search, walks, count);
+    divide(&search, walks, count, 0);
     free(walks);
     if (blame->count > 0)
         qsort(blame->suspects, blame->count, sizeof *blame->suspects, by_suspect);

@@ -45,7 +45,6 @@ struct blame_suspect {
 struct blame {
     struct blame_suspect *suspects; /* sorted by falling figure */
     size_t count;
-    int64_t rest; /* sum over the contexts that belong to no suspect */
     bool divided; /* the memory of a script grows in several ways, one for each group */
 };
 

@@ -241,7 +241,7 @@ static uint64_t location_number(struct dictionary *dict, uint32_t index) {
 
 /* Appends the numbers of the locations of functions that ended in tail calls to `numbers`, the
  * locations of a sample. */
-static void put_tails(struct dictionary *dict, const struct model_tails *tails, uint32_t index,
+static void put_tails(struct dictionary *dict, const struct model_tails *tails,
                       struct message *numbers) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
         bool fresh;
@@ -251,7 +251,7 @@ static void put_tails(struct dictionary *dict, const struct model_tails *tails, 
         struct dictionary_location *slot = begin_location(dict, &key, &fresh);
         if (fresh) {
             size_t count;
-            const struct profile_frame *frames = profile_tail_frames(frame, index, &count);
+            const struct profile_frame *frames = profile_tail_frames(frame, &count);
             put_lines(dict, frames, count);
             end_location(dict);
         }
@@ -264,11 +264,11 @@ void dictionary_put_path(struct dictionary *dict, uint32_t index, struct message
     /* A sample to which samples of inner contexts were added also has their allocations, so no tail
      * call from its own frame to malloc belongs to it. */
     if (!dict->merged || contexts[index].first_child == WIRE_NONE)
-        put_tails(dict, tails_to_malloc(dict->model, &contexts[index]), index, numbers);
+        put_tails(dict, tails_to_malloc(dict->model, &contexts[index]), numbers);
     for (uint32_t at = index; at != WIRE_NONE; at = contexts[at].parent) {
         if (at == index || contexts[at].frame->kind != WIRE_KIND_ROOT) {
             message_put_varint(numbers, location_number(dict, at));
-            put_tails(dict, tails_before(dict->model, &contexts[at]), at, numbers);
+            put_tails(dict, tails_before(dict->model, &contexts[at]), numbers);
         }
     }
 }

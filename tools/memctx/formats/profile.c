@@ -22,13 +22,12 @@ static struct {
     const struct model *model;
 } path;
 
-static void add_frame(const char *function, const char *file, int64_t line, uint32_t context) {
+static void add_frame(const char *function, const char *file, int64_t line) {
     if (path.count == path.capacity) {
         path.capacity = 2 * path.capacity + 64;
         path.frames = cli_grow(path.frames, path.capacity, sizeof *path.frames);
     }
-    path.frames[path.count++] =
-        (struct profile_frame){function, line > 0 ? file : NULL, line, context};
+    path.frames[path.count++] = (struct profile_frame){function, line > 0 ? file : NULL, line};
 }
 
 static const char *made_up_name(const struct model *model, uint32_t context) {
@@ -41,35 +40,35 @@ static const char *made_up_name(const struct model *model, uint32_t context) {
     return path.names[context];
 }
 
-static void add_names(const struct model_names *names, uint32_t index) {
+static void add_names(const struct model_names *names) {
     for (uint32_t k = 1; k <= names->count; k++) { /* the frame's own function comes last */
         const struct model_function *function = &names->functions[k % names->count];
-        add_frame(function->name ? function->name : "?", function->file, function->line, index);
+        add_frame(function->name ? function->name : "?", function->file, function->line);
     }
 }
 
 static void add_frames_of(const struct model *model, uint32_t index) {
     const struct model_names *names = model->contexts[index].frame->names;
     if (names && names->functions[0].name)
-        add_names(names, index);
+        add_names(names);
     else
-        add_frame(made_up_name(model, index), NULL, 0, index);
+        add_frame(made_up_name(model, index), NULL, 0);
 }
 
-static void add_tails(const struct model_tails *tails, uint32_t index) {
+static void add_tails(const struct model_tails *tails) {
     for (uint32_t i = 0; tails && i < tails->count; i++)
         if (tails->frames[i].names)
-            add_names(tails->frames[i].names, index);
+            add_names(tails->frames[i].names);
 }
 
 const struct profile_frame *profile_path(const struct model *model, uint32_t index, size_t *count) {
     path.count = 0;
-    add_tails(tails_to_malloc(model, &model->contexts[index]), index);
+    add_tails(tails_to_malloc(model, &model->contexts[index]));
     for (uint32_t at = index; at != WIRE_NONE; at = model->contexts[at].parent) {
         if (model->contexts[at].frame->kind == WIRE_KIND_ROOT && at != index)
             break;
         add_frames_of(model, at);
-        add_tails(tails_before(model, &model->contexts[at]), at);
+        add_tails(tails_before(model, &model->contexts[at]));
     }
     *count = path.count;
     return path.frames;
@@ -83,11 +82,10 @@ const struct profile_frame *profile_frames(const struct model *model, uint32_t i
     return path.frames;
 }
 
-const struct profile_frame *profile_tail_frames(const struct model_frame *tail, uint32_t index,
-                                                size_t *count) {
+const struct profile_frame *profile_tail_frames(const struct model_frame *tail, size_t *count) {
     path.count = 0;
     if (tail->names)
-        add_names(tail->names, index);
+        add_names(tail->names);
     *count = path.count;
     return path.frames;
 }
@@ -378,11 +376,10 @@ static uint32_t heaptrack_node(struct heaptrack *heaptrack, const struct model_f
 /* Writes trace nodes for functions that ended in tail calls, from the node `parent` inwards.
  * Returns the number of the innermost node. */
 static uint32_t heaptrack_tails(struct heaptrack *heaptrack, const struct model_tails *tails,
-                                uint32_t context, uint32_t parent) {
+                                uint32_t parent) {
     for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {
         size_t count;
-        const struct profile_frame *frames =
-            profile_tail_frames(&tails->frames[i], context, &count);
+        const struct profile_frame *frames = profile_tail_frames(&tails->frames[i], &count);
         parent = heaptrack_node(heaptrack, &tails->frames[i], frames, count, parent);
     }
     return parent;
@@ -425,7 +422,7 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
     for (uint32_t i = 1; i < model->context_count; i++) {
         const struct model_context *context = &model->contexts[i];
         uint32_t parent =
-            heaptrack_tails(&heaptrack, tails_before(model, context), i, nodes[context->parent]);
+            heaptrack_tails(&heaptrack, tails_before(model, context), nodes[context->parent]);
         size_t count;
         const struct profile_frame *frames = profile_frames(model, i, &count);
         nodes[i] = heaptrack_node(&heaptrack, context->frame, frames, count, parent);
@@ -434,7 +431,7 @@ void profile_write_heaptrack(const struct model *model, FILE *file) {
         const struct model_context *context = &model->contexts[i];
         if (context->figures->self.live_chunks <= 0 || context->figures->self.requested_bytes < 0)
             continue;
-        uint32_t node = heaptrack_tails(&heaptrack, tails_to_malloc(model, context), i, nodes[i]);
+        uint32_t node = heaptrack_tails(&heaptrack, tails_to_malloc(model, context), nodes[i]);
         heaptrack_chunks(&heaptrack, &context->figures->self, node, &infos);
     }
     int64_t rss = model_tame(model->ledger.rss_bytes) - memory_own_bytes(&model->ledger);

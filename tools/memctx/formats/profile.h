@@ -17,7 +17,6 @@ struct profile_frame {
     const char *function; /* never NULL */
     const char *file;     /* NULL: not known; `line` is then 0 */
     int64_t line;
-    uint32_t context; /* index of the context whose frame this is */
 };
 
 /* Returns the path of a context as *count functions, innermost first. The array is valid until the
@@ -30,10 +29,9 @@ const struct profile_frame *profile_path(const struct model *model, uint32_t con
 const struct profile_frame *profile_frames(const struct model *model, uint32_t context,
                                            size_t *count);
 
-/* Returns the functions of a frame that ended in a tail call (model/tails.h) on the path of a
- * context, as profile_path does; *count may be 0. */
-const struct profile_frame *profile_tail_frames(const struct model_frame *tail, uint32_t context,
-                                                size_t *count);
+/* Returns the functions of a frame that ended in a tail call (model/tails.h), as profile_path does;
+ * *count may be 0. */
+const struct profile_frame *profile_tail_frames(const struct model_frame *tail, size_t *count);
 
 /* Numbers for strings, or for frames. Equal strings have one number, and so have frames with equal
  * name, file and line. The caller frees `slots`. */

@@ -30,7 +30,6 @@ enum view_sort {
 
 struct view_options {
     enum view_sort sort;
-    bool sorted;          /* --sort was given */
     int64_t min_bytes;    /* -1: not given */
     int64_t levels;       /* levels of the tree to show; -1: all */
     const char *site;     /* a regular expression; NULL: all contexts */

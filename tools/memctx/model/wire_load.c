@@ -14,9 +14,6 @@
 struct records {
     const char *at;
     size_t left;
-    uint32_t count; /* records that are not read yet */
-    uint64_t next;
-    int64_t segments_resident;
 };
 
 static bool damaged(struct loader *loader, const char *what) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * core.c - reads from a core file which memory it holds, which files were mapped, which threads
- * ran.
+ * core.c - reads from a core file which memory it holds, and which files were mapped.
  *
  * libelf reads the headers. Damaged files are expected: a core file is cut off when the disk is
  * full or RLIMIT_CORE is reached. Cannot do: core files of processes that are not x86-64.
@@ -75,20 +74,10 @@ static void take_files(struct reach *reach, const char *bytes, size_t length) {
     }
 }
 
-static void take_thread(struct reach *reach, const char *bytes, size_t length) {
-    struct elf_prstatus status;
-    if (length < sizeof status || reach->thread_count >= PIECES_MAX)
-        return;
-    memcpy(&status, bytes, sizeof status);
-    reach->threads = cli_grow(reach->threads, reach->thread_count + 1, sizeof *reach->threads);
-    reach->threads[reach->thread_count++] = (struct reach_thread){.tid = (uint32_t)status.pr_pid};
-}
-
 static void take_note(struct reach *reach, const GElf_Nhdr *head, const char *bytes) {
     struct elf_prpsinfo info;
     switch (head->n_type) {
     case NT_FILE: take_files(reach, bytes, head->n_descsz); break;
-    case NT_PRSTATUS: take_thread(reach, bytes, head->n_descsz); break;
     case NT_PRPSINFO:
         if (head->n_descsz < sizeof info)
             break;

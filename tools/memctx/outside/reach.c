@@ -102,7 +102,6 @@ void reach_close(struct reach *reach) {
     free(reach->mappings);
     free(reach->anonymous);
     free(reach->pieces);
-    free(reach->threads);
     free(reach->exe);
     if (reach->fd >= 0)
         close(reach->fd);

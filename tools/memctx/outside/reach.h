@@ -24,11 +24,6 @@ struct reach_piece { /* memory that a core file holds */
     uint64_t start, bytes, offset;
 };
 
-struct reach_thread {
-    uint32_t tid;
-    char name[16];
-};
-
 struct reach {
     int fd;                         /* /proc/PID/mem, or the core file */
     int pagemap;                    /* /proc/PID/pagemap; -1: a core file, or not open */
@@ -41,8 +36,6 @@ struct reach {
     size_t anonymous_count;
     struct reach_piece *pieces; /* parts of memory in a core file, by rising address */
     size_t piece_count;
-    struct reach_thread *threads; /* threads in a core file; their names are not known */
-    size_t thread_count;
     /* A core file without any hole. gcore writes zeros for memory that was not resident; copying
      * and compressing a core file fill its holes with zeros. */
     bool is_filled;

@@ -33,8 +33,7 @@
 struct waiting {
     struct MHD_Connection *http;
     struct connection *connection;
-    bool suspended;
-    struct job *job; /* NULL while `suspended`: the request waits for the scrape */
+    struct job *job; /* NULL in a suspended request: it waits for the scrape */
     struct request_query query;
     bool head;             /* the method is HEAD: no body is sent */
     bool half_closed;      /* the client sends no more, but may read the answer */
@@ -93,7 +92,6 @@ static enum MHD_Result send_refusal(struct waiting *request, unsigned status, co
 static enum MHD_Result suspend_request(struct server *server, struct waiting *request,
                                        struct job *job) {
     request->job = job;
-    request->suspended = true;
     request->connection->waits = true;
     request->next = server->waiting;
     server->waiting = request;
@@ -107,7 +105,6 @@ static void resume_request(struct server *server, struct waiting *request, struc
     while (*at != request)
         at = &(*at)->next;
     *at = request->next;
-    request->suspended = false;
     request->connection->waits = false;
     request->connection->since_ms = clock_now_ms();
     request->answer = answer;
