@@ -117,20 +117,19 @@ __attribute__((noreturn, cold)) void os_panic(const struct text *text);
 /* --- locks -------------------------------------------------------------------------------- */
 /* The word of a lock names the holder. So a fork in a signal handler can tell whether the
  * interrupted thread holds the lock. */
-enum lock_rank { /* a thread takes locks in this order only; checked in debug builds */
-                 RANK_LOADED =
-                     1,        /* the table of loaded objects, for an older glibc (path/loaded.h) */
-                 RANK_CONTROL, /* start of the control thread, marks */
-                 RANK_HEAPS, /* the list of heaps; parking a heap, adopting it, folding its views */
-                 RANK_PARKED,  /* one parked heap, or the shared heap */
-                 RANK_REGION,  /* accounts of emergency chunks; lists of named contexts */
-                 RANK_VISIT,   /* a heap of a sleeping thread, while another thread changes it */
-                 RANK_TREE,    /* new nodes of the context tree */
-                 RANK_RULES,   /* new unwind rules and modules */
-                 RANK_SEGMENT, /* segments and their free slices */
-                 RANK_UNMAP,   /* held to unmap segments, and by a dump while it reads segments */
-                 RANK_META,    /* memory for the library's own tables */
-                 RANK_COUNT
+/* A thread takes locks in this order only; debug builds check that. */
+enum lock_rank {
+    RANK_LOADED = 1, /* the table of loaded objects, for an older glibc (path/loaded.h) */
+    RANK_CONTROL,    /* start of the control thread, marks */
+    RANK_HEAPS,      /* the list of heaps; parking a heap, adopting it, folding its views */
+    RANK_PARKED,     /* one parked heap, or the shared heap */
+    RANK_REGION,     /* accounts of emergency chunks; lists of named contexts */
+    RANK_VISIT,      /* a heap of a sleeping thread, while another thread changes it */
+    RANK_TREE,       /* new nodes of the context tree; the placement rules in force */
+    RANK_UNWIND,     /* new unwind rules and modules */
+    RANK_SEGMENT,    /* segments and their free slices */
+    RANK_UNMAP,      /* held to unmap segments, and by a dump while it reads segments */
+    RANK_META,       /* memory for the library's own tables */
 };
 struct lock {
     /* atomic; 0: the lock is free; else the holder and two flags: another thread may wait, the

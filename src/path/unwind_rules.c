@@ -19,7 +19,7 @@
 #define EARLY_SHARE 16    /* so may a table that takes at most 1/EARLY_SHARE of the budget */
 #define MODULES_AT_HAND 8 /* modules that are found without asking the loader */
 
-struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_RULES);
+struct lock unwind_rules_lock FORK_PAGE = LOCK_INIT(RANK_UNWIND);
 uint32_t unwind_rules_generation FORK_PAGE = 1;
 uint32_t unwind_rules_version START_PAGE = 1;
 
