@@ -16,7 +16,10 @@
 #define ROWS_LEAST 1
 #define COLUMNS_LEAST 40
 #define SPARK_LEVELS 8
-#define SHORT(value, units, sign) frame_short((char[FRAME_NUMBER_BYTES]){0}, value, units, sign)
+#define FIGURE(value, units, sign) frame_short((char[FRAME_NUMBER_BYTES]){0}, value, units, sign)
+#define BYTES(value) FIGURE(value, true, false)
+#define GROWTH(value) FIGURE(value, true, true) /* bytes with a sign */
+#define COUNT(value) FIGURE(value, false, false)
 
 static const struct column {
     const char *name, *difference;
@@ -131,7 +134,7 @@ static void put_history(const struct ui *ui, int y, const char *name,
     put_spark(ui, y, 7, width, history,
               replays ? (int)replay_column(ui->watch, (size_t)width) : -1);
     char range[40];
-    snprintf(range, sizeof range, " %s to %s", SHORT(low, true, false), SHORT(high, true, false));
+    snprintf(range, sizeof range, " %s to %s", BYTES(low), BYTES(high));
     put(y, 7 + width, COLS - 7 - width, range, ui->utf8);
 }
 
@@ -208,9 +211,8 @@ static void draw_head(struct ui *ui) {
     attroff(A_BOLD);
     snprintf(line, sizeof line,
              "resident %s  live %s in %s chunks  growth %s/s  allocs %s/s  paths %s",
-             SHORT(totals->rss_bytes, true, false), SHORT(totals->live_bytes, true, false),
-             SHORT(totals->live_chunks, false, false), SHORT(totals->growth, true, true),
-             SHORT(totals->alloc_rate, false, false), SHORT(totals->contexts, false, false));
+             BYTES(totals->rss_bytes), BYTES(totals->live_bytes), COUNT(totals->live_chunks),
+             GROWTH(totals->growth), COUNT(totals->alloc_rate), COUNT(totals->contexts));
     put(1, 0, COLS, line, ui->utf8);
     if (watch->replay)
         make_axis(ui);
@@ -246,7 +248,7 @@ static int draw_numbers(const struct ui *ui, int y, const int64_t *values, bool 
         const struct column *column = &columns[i];
         char text[40];
         snprintf(text, sizeof text, "%*s", column->width,
-                 SHORT(values[i], column->units, column->sign || difference));
+                 FIGURE(values[i], column->units, column->sign || difference));
         bool colored =
             ui->colors && i == RATES_GROWTH && values[i] != 0 && values[i] != WIRE_UNKNOWN;
         if (colored)
@@ -397,9 +399,8 @@ static void draw_processes(const struct ui *ui) {
         const struct watch_totals *totals = &watch->totals;
         if (watch->state == WATCH_RUNS)
             snprintf(line, sizeof line, "%8d %8s %8s %9s %9s %8s %s", (int)watch->facts.pid,
-                     SHORT(totals->rss_bytes, true, false), SHORT(totals->live_bytes, true, false),
-                     SHORT(totals->growth, true, true), SHORT(totals->alloc_rate, false, false),
-                     SHORT(totals->contexts, false, false), watch->program);
+                     BYTES(totals->rss_bytes), BYTES(totals->live_bytes), GROWTH(totals->growth),
+                     COUNT(totals->alloc_rate), COUNT(totals->contexts), watch->program);
         else
             snprintf(line, sizeof line, "%8d %.380s", (int)watch->facts.pid, watch->how);
         if (i == ui->chosen)
@@ -427,7 +428,7 @@ static void draw_foot(const struct ui *ui) {
         snprintf(line, sizeof line, "no answer: %.400s", watch->how);
     else if (watch && watch_not_loaded(watch) > 0)
         snprintf(line, sizeof line, "new call paths with %s are not loaded yet",
-                 SHORT(watch_not_loaded(watch), true, false));
+                 BYTES(watch_not_loaded(watch)));
     else if (watch && watch->replay)
         snprintf(line, sizeof line,
                  "? keys  q quit  %s[ ] moment  { } tenth  p play  v tree  1-5 sort  / search  "

@@ -49,8 +49,11 @@ static const char *number(char text[FRAME_NUMBER_BYTES + 16], int64_t value, boo
     return text;
 }
 
-#define NUMBER(value, units, sign)                                                                 \
+#define FIGURE(value, units, sign)                                                                 \
     number((char[FRAME_NUMBER_BYTES + 16]){0}, value, options->human, units, sign)
+#define BYTES(value) FIGURE(value, true, false)
+#define GROWTH(value) FIGURE(value, true, true) /* bytes with a sign */
+#define COUNT(value) FIGURE(value, false, false)
 
 static void print_totals(const struct watch *watch, const struct frame_options *options) {
     const struct watch_totals *totals = &watch->totals;
@@ -60,10 +63,9 @@ static void print_totals(const struct watch *watch, const struct frame_options *
         "pid %d (%s), %sframe %" PRId64 " of %" PRId64
         ": up %.1f s, resident %s, live %s in %s chunks, growth %s/s, allocs %s/s, contexts %s\n",
         (int)watch->facts.pid, watch->program, watch->client.outside ? "read from outside, " : "",
-        options->number, options->of, totals->uptime_s, NUMBER(totals->rss_bytes, true, false),
-        NUMBER(totals->live_bytes, true, false), NUMBER(totals->live_chunks, false, false),
-        NUMBER(totals->growth, true, true), NUMBER(totals->alloc_rate, false, false),
-        NUMBER(totals->contexts, false, false));
+        options->number, options->of, totals->uptime_s, BYTES(totals->rss_bytes),
+        BYTES(totals->live_bytes), COUNT(totals->live_chunks), GROWTH(totals->growth),
+        COUNT(totals->alloc_rate), COUNT(totals->contexts));
 }
 
 static void make_rows(struct watch *watch, struct rows *rows, const struct frame_options *options) {
@@ -95,15 +97,14 @@ void frame_print_text(struct watch *watch, struct rows *rows, const struct frame
         for (int column = 0; column < RATES_COLUMNS; column++)
             values[column] =
                 rows_value(&watch->rates, line, tree, (enum rates_column)column, false);
-        printf("%14s %14s %14s %12s %12s  %*s%s\n", NUMBER(values[RATES_LIVE], true, false),
-               NUMBER(values[RATES_GROWTH], true, true), NUMBER(values[RATES_WASTE], true, false),
-               NUMBER(values[RATES_ALLOCS], false, false),
-               NUMBER(values[RATES_CHUNKS], false, false), tree ? 2 * line->depth : 0, "", name);
+        printf("%14s %14s %14s %12s %12s  %*s%s\n", BYTES(values[RATES_LIVE]),
+               GROWTH(values[RATES_GROWTH]), BYTES(values[RATES_WASTE]),
+               COUNT(values[RATES_ALLOCS]), COUNT(values[RATES_CHUNKS]), tree ? 2 * line->depth : 0,
+               "", name);
         free(name);
     }
     if (watch_not_loaded(watch) > 0)
-        printf("%14s in new call paths that are not loaded yet\n",
-               NUMBER(watch_not_loaded(watch), true, false));
+        printf("%14s in new call paths that are not loaded yet\n", BYTES(watch_not_loaded(watch)));
     putchar('\n');
 }
 
@@ -198,9 +199,9 @@ static void print_threads_text(const struct watch *watch, const struct threads *
     for (size_t i = 0; i < threads->list_count; i++) {
         const struct threads_line *line = &threads->list[i];
         char *name = line->is_thread ? cli_copy(line->name) : name_of_path(watch, line);
-        printf("%14s %14s %12s %12s  %s%s", NUMBER(line->sums.live_bytes, true, false),
-               NUMBER(line->sums.growth, true, true), NUMBER(line->sums.alloc_rate, false, false),
-               NUMBER(line->sums.live_chunks, false, false), line->is_thread ? "" : "  ", name);
+        printf("%14s %14s %12s %12s  %s%s", BYTES(line->sums.live_bytes), GROWTH(line->sums.growth),
+               COUNT(line->sums.alloc_rate), COUNT(line->sums.live_chunks),
+               line->is_thread ? "" : "  ", name);
         if (line->left_out > 0)
             printf(", %zu more", line->left_out);
         putchar('\n');
@@ -272,9 +273,8 @@ void frame_print_herd_text(const struct herd *herd, const struct frame_options *
             continue;
         }
         printf("%10d %14s %14s %14s %12s %10s  %s\n", (int)watch->facts.pid,
-               NUMBER(totals->rss_bytes, true, false), NUMBER(totals->live_bytes, true, false),
-               NUMBER(totals->growth, true, true), NUMBER(totals->alloc_rate, false, false),
-               NUMBER(totals->contexts, false, false), watch->program);
+               BYTES(totals->rss_bytes), BYTES(totals->live_bytes), GROWTH(totals->growth),
+               COUNT(totals->alloc_rate), COUNT(totals->contexts), watch->program);
     }
     putchar('\n');
 }
