@@ -43,7 +43,7 @@ static void load(struct report_state *state, struct model *model, const struct m
     char clock[16];
     time_t seconds = (time_t)(moment->ms / 1000);
     struct tm local;
-    target_open(&target, make_file(moment->bytes, moment->length), false);
+    target_open(&target, make_file(moment->bytes, moment->length));
     target_load(&target, model, &options);
     const struct symbols_options symbols = {.live_pid = wish->ended ? 0 : wish->facts->thread,
                                             .inner_pid = wish->ended ? 0 : wish->facts->inner_pid};

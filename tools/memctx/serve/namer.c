@@ -277,7 +277,7 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
     char word[16];
     snprintf(word, sizeof word, "%d", (int)pid);
     take_turn();
-    target_open(&target, word, false);
+    target_open(&target, word);
     if (target.client.outside) /* the dump reads the tables, which may be damaged */
         setrlimit(RLIMIT_AS, &memory);
     struct loader *loader = &target.loader;

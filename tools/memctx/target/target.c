@@ -340,8 +340,12 @@ static void open_target(struct target *target, const char *word, enum target_use
         open_core(target, word);
 }
 
-void target_open(struct target *target, const char *word, bool live) {
-    open_target(target, word, live ? USE_SOCKET : USE_READ);
+void target_open(struct target *target, const char *word) {
+    open_target(target, word, USE_READ);
+}
+
+void target_open_socket(struct target *target, const char *word) {
+    open_target(target, word, USE_SOCKET);
 }
 
 void target_open_running(struct target *target, const char *word) {

@@ -32,10 +32,11 @@ struct target {
 bool target_is_file(const char *word);
 /* True if a process that has the library has this name. */
 bool target_is_process_name(const char *word);
-/* Finds the target and connects to a process. `live`: refuses a file, and a process that does not
- * answer. Otherwise a core file, and the memory of a process that does not answer, are read from
- * outside (outside/outside.h). */
-void target_open(struct target *target, const char *word, bool live);
+/* Finds the target, and connects to it if it is a process. A core file, and the memory of a process
+ * that does not answer, are read from outside (outside/outside.h). */
+void target_open(struct target *target, const char *word);
+/* Like target_open, but refuses a file, and a process that does not answer on its socket. */
+void target_open_socket(struct target *target, const char *word);
 /* Like target_open, but for looking at a running process again and again: refuses a file and a
  * process that stays stopped. A process that does not answer is read from outside. */
 void target_open_running(struct target *target, const char *word);

@@ -285,7 +285,7 @@ static struct diff_ends compare_states(struct target *target, struct model *firs
                                        struct compare *compare) {
     struct target other;
     struct target_load_options load = {.flags = MODEL_RESIDENT, .mappings = true};
-    target_open(&other, word, false);
+    target_open(&other, word);
     target_load(&other, later, &load);
     reading_resolve(first, target, &request->names);
     reading_resolve(later, &other, &request->names);
@@ -324,7 +324,7 @@ int diff_main(int argc, char **argv) {
     struct compare compare;
     struct diff_ends ends;
     struct target_load_options load = {0};
-    target_open(&target, word, false);
+    target_open(&target, word);
     target_load(&target, &model, &load);
     if (is_second_target(&target, &model, second))
         ends = compare_states(&target, &model, &later, second, &request, &compare);

@@ -257,7 +257,7 @@ int doctor_main(int argc, char **argv) {
         target_open_running(&target, word);
         looks = watch(&target, request.watch_s, &first);
     } else {
-        target_open(&target, word, false);
+        target_open(&target, word);
     }
     if (!target.is_snapshot || target.client.outside)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */

@@ -225,11 +225,11 @@ int dump_main(int argc, char **argv) {
     struct model model;
     const char *word = reading_target_word(argc, argv, 1);
     if (request.self) {
-        target_open(&target, word, true);
+        target_open_socket(&target, word);
         return self_print(&target, request.json);
     }
     struct target_load_options load = load_options(&request);
-    target_open(&target, word, false);
+    target_open(&target, word);
     if (request.stream)
         return stream_snapshot(&target, request.output);
     if (!load_shown(&target, &model, &request, &load))

@@ -140,7 +140,7 @@ static void load_models(struct target *target, const char *word, unsigned second
         wait_seconds(seconds);
         values_options.before = before;
     } else {
-        target_open(target, word, false);
+        target_open(target, word);
     }
     double asked_s = clock_now_s();
     target_load(target, model, &load);

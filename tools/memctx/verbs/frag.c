@@ -401,7 +401,7 @@ int frag_main(int argc, char **argv) {
     struct target_load_options load = {.flags = MODEL_PINNED | (request.quick ? 0 : MODEL_RESIDENT),
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
-    target_open(&target, reading_target_word(argc, argv, 1), false);
+    target_open(&target, reading_target_word(argc, argv, 1));
     /* Without --quick, names are looked up while the pages are read. --quick reads the pages first,
      * in their light form: they tell which contexts are shown, and only these get names. */
     bool *shown = NULL;

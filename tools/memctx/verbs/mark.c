@@ -75,7 +75,7 @@ static void print_list_json(const struct model *model) {
 static int list(const char *word, bool as_json) {
     struct target target;
     struct model model;
-    target_open(&target, word, false);
+    target_open(&target, word);
     target_load_marks(&target, &model);
     if (as_json)
         print_list_json(&model);
@@ -107,7 +107,7 @@ int mark_main(int argc, char **argv) {
         if ((unsigned char)*at < 0x20 || *at == 0x7f)
             cli_usage("the name of a mark has no control characters");
     strcpy(request.name, name);
-    target_open(&target, word, true);
+    target_open_socket(&target, word);
     char *text = target_ask_text(&target, WIRE_MARK, &request, sizeof request);
     text[strcspn(text, "\n")] = '\0';
     printf("%s\n", text);

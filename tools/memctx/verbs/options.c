@@ -118,7 +118,7 @@ int options_main(int argc, char **argv) {
         json = json || option == READING_JSON;
     bool process = optind < argc;
     if (process)
-        target_open(&target, reading_target_word(argc, argv, 1), true);
+        target_open_socket(&target, reading_target_word(argc, argv, 1));
     struct json_writer writer = {.file = stdout};
     if (json) {
         json_put_open(&writer, NULL, '{');

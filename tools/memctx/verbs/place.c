@@ -127,7 +127,7 @@ void place_contexts(const struct choice *choice, const struct placing *placing) 
     struct model model;
     struct chosen chosen;
     struct client_answer answer;
-    target_open(&target, choice->target, true);
+    target_open_socket(&target, choice->target);
     choose_contexts(&chosen, &target, &model, choice);
     struct note note = {.uptime_s = model.uptime_s,
                         .contexts = (int64_t)chosen.count,

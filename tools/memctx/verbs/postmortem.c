@@ -431,7 +431,7 @@ int postmortem_main(int argc, char **argv) {
                                    .target = cli_quote(word),
                                    .exact_bytes = request.telling.exact_bytes,
                                    .foreign_frees = WIRE_UNKNOWN};
-    target_open(&target, word, false);
+    target_open(&target, word);
     if (!target.is_snapshot)
         cli_die(CLI_REFUSED, "%s is a running process; see memctx doctor %s", word, word);
     if (request.keep_names)

@@ -41,7 +41,7 @@ void record_names_add(const char *path, const struct reading_names *names) {
     struct model model;
     struct target_load_options load = {0};
     struct cli_failure failure;
-    target_open(&target, path, false);
+    target_open(&target, path);
     target_load(&target, &model, &load);
     if (!model.recording)
         cli_die(CLI_REFUSED, "%s is a snapshot, not a recording; see memctx doctor %s", path, path);

@@ -79,7 +79,7 @@ int report_main(int argc, char **argv) {
                                        .every_mark = true,
                                        .mappings = true,
                                        .pages = true};
-    target_open(&target, word, false);
+    target_open(&target, word);
     if (!target.is_snapshot || target.client.outside)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */
     if (!target.is_snapshot && !target.client.outside)
@@ -101,7 +101,7 @@ int report_main(int argc, char **argv) {
                     "%s has no mark \"%s\", and no file has that name; see memctx mark --list %s",
                     model.source, request.before, word);
         }
-        target_open(&earlier, request.before, false);
+        target_open(&earlier, request.before);
         load.flags &= ~MODEL_THREADS;
         target_load(&earlier, &other, &load);
         reading_resolve(&other, &earlier, &request.names);

@@ -127,7 +127,7 @@ int reset_main(int argc, char **argv) {
         view_compile_site(&regex, site);
         regfree(&regex);
     }
-    target_open(&target, word, true);
+    target_open_socket(&target, word);
     if (named)
         reset_named(&target, named, timeout_s);
     else if (site)

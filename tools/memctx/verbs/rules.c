@@ -135,7 +135,7 @@ int rules_main(int argc, char **argv) {
         if (strlen(added[i]) >= WIRE_REQUEST_MAX - strlen("check\n"))
             cli_usage("a rule is PATTERN=POLICY,OPTIONS; got \"%.100s\"", added[i]);
     }
-    target_open(&target, word, true);
+    target_open_socket(&target, word);
     rule_check_target(&target, added, count, clear);
     if (clear)
         free(target_ask_text(&target, WIRE_RULES, "clear", strlen("clear")));

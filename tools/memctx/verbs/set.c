@@ -59,7 +59,7 @@ static void set_by_rule(const struct choice *choice, const char *wanted) {
         rules[i] = cli_format("context:%s=%s", choice->ids[i], wanted);
         rule_check(rules[i]);
     }
-    target_open(&target, choice->target, true);
+    target_open_socket(&target, choice->target);
     rule_check_target(&target, rules, choice->id_count, false);
     for (size_t i = 0; i < choice->id_count; i++) {
         free(target_ask_text(&target, WIRE_RULES, rules[i], strlen(rules[i])));
@@ -188,7 +188,7 @@ int set_main(int argc, char **argv) {
                       argv[i]);
         }
     }
-    target_open(&target, word, true);
+    target_open_socket(&target, word);
     for (int i = optind + 1; i < argc; i++) {
         char *text = target_ask_text(&target, WIRE_SET, argv[i], strlen(argv[i]));
         text[strcspn(text, "\n")] = '\0';

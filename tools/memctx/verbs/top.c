@@ -122,7 +122,7 @@ static bool open_recording(struct herd *herd, const struct top_request *request,
     struct process_facts nobody = {0};
     if (request->all || words[1] || !target_is_file(words[0]))
         return false;
-    target_open(&target, words[0], false);
+    target_open(&target, words[0]);
     if (!target.is_snapshot) {
         client_close(&target.client);
         return false;

@@ -104,7 +104,7 @@ int trim_main(int argc, char **argv) {
     struct wire_trim trim;
     int64_t predicted = WIRE_UNKNOWN;
     choose_parse(&choice, argc, argv);
-    target_open(&target, choice.target, true);
+    target_open_socket(&target, choice.target);
     if (choose_chooses(&choice))
         predicted = trim_some(&target, &trim, &choice);
     else

@@ -122,7 +122,7 @@ void unfold_contexts(const struct choice *choice, int64_t seconds) {
     int64_t figures[3]; /* the numbers of the answer to WIRE_UNFOLD (memctx/wire.h) */
     if (!choice->site)
         add_by_number(&unfolding, choice);
-    target_open(&target, choice->target, true);
+    target_open_socket(&target, choice->target);
     if (choice->site)
         add_by_site(&unfolding, choice, &target);
     char *text = target_ask_text(&target, WIRE_UNFOLD, &unfolding,

@@ -126,7 +126,7 @@ int verify_main(int argc, char **argv) {
         no_pager = no_pager || option == READING_NO_PAGER;
         human = (human && option != READING_BYTES) || option == READING_HUMAN;
     }
-    target_open(&target, reading_target_word(argc, argv, 1), false);
+    target_open(&target, reading_target_word(argc, argv, 1));
     target_load(&target, &model, &load);
     struct json_writer json = {.file = stdout};
     if (!as_json && !no_pager)
