@@ -23,7 +23,7 @@ static const struct option options_list[] = {{"output", required_argument, NULL,
 
 struct report_request {
     struct reading_names names;
-    const char *output, *before;
+    const char *target, *output, *before;
 };
 
 static void write_report(const struct report_request *request, struct report_state *now,
@@ -64,22 +64,52 @@ static struct report_request parse(int argc, char **argv) {
     return request;
 }
 
+/* Compares the model with the mark or the file that --before names; `load` is how the model was
+ * loaded. Sets *then to the earlier state. */
+static void compare_with_before(const struct report_request *request, struct target *target,
+                                struct model *model, struct target_load_options load,
+                                struct report_state *then, struct compare *compare) {
+    const struct model_mark *mark = model_find_mark(model, request->before);
+    struct target earlier;
+    int64_t pid;
+    if (mark) {
+        target_load_mark(target, model, mark->name);
+        compare_with_mark(compare, model, mark);
+        then->title = cli_format("mark %s", mark->name);
+        return;
+    }
+    if (!target_is_file(request->before) && !cli_is_number(request->before, &pid)) {
+        cli_die(CLI_NO_TARGET,
+                "%s has no mark \"%s\", and no file has that name; see memctx mark --list %s",
+                model->source, request->before, request->target);
+    }
+    struct model *other = cli_alloc(1, sizeof *other);
+    load.flags &= ~MODEL_THREADS;
+    target_open(&earlier, request->before);
+    target_load(&earlier, other, &load);
+    reading_resolve(other, &earlier, &request->names);
+    memory_make_ledger(other, &then->ledger);
+    then->model = other;
+    then->title = other->source;
+    compare_models(compare, other, model);
+    reading_note_differences(compare, other, model);
+}
+
 int report_main(int argc, char **argv) {
     struct report_request request = parse(argc, argv);
-    const char *word = reading_target_word(argc, argv, 1);
-    struct target target, earlier;
-    struct model model, other;
+    request.target = reading_target_word(argc, argv, 1);
+    struct target target;
+    struct model model;
     struct report_state now = {.model = &model}, then = {.model = NULL};
     struct compare compare;
     struct limits_found limit;
     struct findings_input findings = {
-        .model = &model, .target = cli_quote(word), .foreign_frees = WIRE_UNKNOWN};
-    int64_t pid;
+        .model = &model, .target = cli_quote(request.target), .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
                                        .every_mark = true,
                                        .mappings = true,
                                        .pages = true};
-    target_open(&target, word);
+    target_open(&target, request.target);
     if (!target.is_snapshot || target.client.outside)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */
     if (!target.is_snapshot && !target.client.outside)
@@ -89,28 +119,8 @@ int report_main(int argc, char **argv) {
     reading_resolve(&model, &target, &request.names);
     memory_make_ledger(&model, &now.ledger);
     now.title = model.source;
-    const struct model_mark *mark = request.before ? model_find_mark(&model, request.before) : NULL;
-    bool snapshot = request.before && !mark;
-    if (mark) {
-        target_load_mark(&target, &model, mark->name);
-        compare_with_mark(&compare, &model, mark);
-        then.title = cli_format("mark %s", mark->name);
-    } else if (snapshot) {
-        if (!target_is_file(request.before) && !cli_is_number(request.before, &pid)) {
-            cli_die(CLI_NO_TARGET,
-                    "%s has no mark \"%s\", and no file has that name; see memctx mark --list %s",
-                    model.source, request.before, word);
-        }
-        target_open(&earlier, request.before);
-        load.flags &= ~MODEL_THREADS;
-        target_load(&earlier, &other, &load);
-        reading_resolve(&other, &earlier, &request.names);
-        then.model = &other;
-        memory_make_ledger(&other, &then.ledger);
-        then.title = other.source;
-        compare_models(&compare, &other, &model);
-        reading_note_differences(&compare, &other, &model);
-    }
+    if (request.before)
+        compare_with_before(&request, &target, &model, load, &then, &compare);
     if (!request.output)
         request.output = cli_format("memctx-%" PRId64 ".html", model.pid);
     progress_tell("writing %s", request.output);
