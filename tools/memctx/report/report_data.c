@@ -56,11 +56,8 @@ static void write_names(struct json_writer *json, const struct model *model, uin
 
 /* --- contexts -------------------------------------------------------------------------------- */
 
-static void write_contexts(struct json_writer *json, const struct model *model) {
-    uint32_t *names = cli_alloc(model->context_count, sizeof *names);
-    write_names(json, model, names);
-    json_put_newline(json);
-    json_put_open(json, "contexts", '{');
+/* Writes the ids, parents and names of all contexts. */
+static void write_tree(struct json_writer *json, const struct model *model, const uint32_t *names) {
     /* Differences have fewer digits than ids. id_step: the id less the id of the context before.
      * parent_step: the context's index less its parent's index; 1 for the root. */
     json_put_open(json, "id_step", '[');
@@ -79,6 +76,10 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
     for (size_t i = 0; i < model->context_count; i++)
         json_put_integer(json, NULL, names[i]);
     json_put_close(json, ']');
+}
+
+/* Writes the names of the figures, and a row for each context that has figures. */
+static void write_rows(struct json_writer *json, const struct model *model) {
     json_put_open(json, "figures", '[');
 #define X(figure) json_put_text(json, NULL, #figure);
     MODEL_TOTALS(X)
@@ -100,9 +101,10 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
         last = i;
     }
     json_put_close(json, ']');
-    json_put_close(json, '}');
-    /* Most contexts have no pages of their own, and are left out. */
-    json_put_newline(json);
+}
+
+/* Most contexts have no pages of their own, and are left out. */
+static void write_occupancy(struct json_writer *json, const struct model *model) {
     json_put_open(json, "occupancy", '[');
     for (size_t i = 0; i < model->context_count; i++) {
         if (model_tame(model->contexts[i].figures->self.pages) == 0)
@@ -114,6 +116,18 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
         json_put_close(json, ']');
     }
     json_put_close(json, ']');
+}
+
+static void write_contexts(struct json_writer *json, const struct model *model) {
+    uint32_t *names = cli_alloc(model->context_count, sizeof *names);
+    write_names(json, model, names);
+    json_put_newline(json);
+    json_put_open(json, "contexts", '{');
+    write_tree(json, model, names);
+    write_rows(json, model);
+    json_put_close(json, '}');
+    json_put_newline(json);
+    write_occupancy(json, model);
     free(names);
 }
 
