@@ -117,9 +117,39 @@ static size_t size_of(FILE *file) {
     return fstat(fileno(file), &status) == 0 ? (size_t)status.st_size : 0;
 }
 
-static bool is_too_long(enum kind kind, size_t bytes) {
-    return kind == KIND_RECORDING ? bytes > RECORD_FILE_BYTES
-                                  : is_compressed(kind) && bytes > SNAPSHOT_FILE_MAX;
+/* True if a file of this kind has more bytes than memctx writes into one. */
+static bool is_too_long(enum kind kind, size_t length) {
+    return (kind == KIND_RECORDING && length > RECORD_FILE_BYTES) ||
+           (is_compressed(kind) && length > SNAPSHOT_FILE_MAX);
+}
+
+/* Sets the failure for a file that is of no known kind, or too long. */
+static void refuse_file(const char *path, const char *bytes, size_t length, enum kind kind,
+                        struct cli_failure *failure) {
+    if (kind == KIND_RECORDING) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        "%s: damaged recording; a recording has at most %lu bytes", path,
+                        RECORD_FILE_BYTES);
+    } else if (kind != KIND_OTHER) {
+        cli_set_failure(
+            failure, CLI_REFUSED,
+            "%s: damaged snapshot; a snapshot has at most %zu bytes; take it again with "
+            "memctx dump -o",
+            path, SNAPSHOT_FILE_MAX);
+    } else if (unpacker_of(bytes, length)) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        "%s: not a memctx snapshot; it is compressed; unpack it first: %s %s", path,
+                        unpacker_of(bytes, length), path);
+    } else if (length >= SELFMAG && memcmp(bytes, ELFMAG, SELFMAG) == 0) {
+        cli_set_failure(failure, CLI_REFUSED,
+                        is_core_head(bytes, length)
+                            ? "%s: a core file is not read from a pipe; write it to a file first"
+                            : "%s: not a memctx snapshot; it is a program; name a process that "
+                              "memctx ps shows, or start one with memctx run",
+                        path);
+    } else {
+        cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
+    }
 }
 
 /* Returns the whole file with a 0 byte behind it. Returns NULL and sets the failure if the file
@@ -151,36 +181,15 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
     bool good = ferror(file) == 0;
     int error = errno;
     fclose(file);
-    if (!good) {
-        cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(error));
-    } else if (*kind == KIND_OTHER && unpacker_of(bytes, used)) {
-        cli_set_failure(failure, CLI_REFUSED,
-                        "%s: not a memctx snapshot; it is compressed; unpack it first: %s %s", path,
-                        unpacker_of(bytes, used), path);
-    } else if (*kind == KIND_OTHER && used >= SELFMAG && memcmp(bytes, ELFMAG, SELFMAG) == 0) {
-        cli_set_failure(failure, CLI_REFUSED,
-                        is_core_head(bytes, used)
-                            ? "%s: a core file is not read from a pipe; write it to a file first"
-                            : "%s: not a memctx snapshot; it is a program; name a process that "
-                              "memctx ps shows, or start one with memctx run",
-                        path);
-    } else if (*kind == KIND_OTHER) {
-        cli_set_failure(failure, CLI_REFUSED, SNAPSHOT_NOT_ONE, path);
-    } else if (too_long && *kind == KIND_RECORDING) {
-        cli_set_failure(failure, CLI_REFUSED,
-                        "%s: damaged recording; a recording has at most %lu bytes", path,
-                        RECORD_FILE_BYTES);
-    } else if (too_long) {
-        cli_set_failure(
-            failure, CLI_REFUSED,
-            "%s: damaged snapshot; a snapshot has at most %zu bytes; take it again with "
-            "memctx dump -o",
-            path, SNAPSHOT_FILE_MAX);
-    } else {
+    if (good && *kind != KIND_OTHER && !too_long) {
         bytes[used] = '\0';
         *length = used;
         return bytes;
     }
+    if (good)
+        refuse_file(path, bytes, used, *kind, failure);
+    else
+        cli_set_failure(failure, CLI_REFUSED, "%s: could not be read; %s", path, strerror(error));
     free(bytes);
     return NULL;
 }
