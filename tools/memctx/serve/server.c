@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* server.c - the poll loop, the waiting requests, and the limits of connections. */
+/* server.c - the poll loop, what libmicrohttpd calls, and the limits of connections. */
 #include "serve/server.h"
 
 #include <errno.h>
@@ -10,12 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/answer.h"
-#include "serve/job.h"
-#include "serve/moment_data.h"
-#include "serve/page.h"
-#include "serve/request.h"
-#include "serve/shell.h"
+#include "serve/waiting.h"
 
 #define CONNECTIONS_MAX 128 /* more clients wait until a connection ends */
 /* RFC 8996 forbids TLS 1.0 and 1.1, but GnuTLS accepts them by default. */
@@ -25,363 +20,8 @@
 #define ARGUMENTS_MAX 100
 #define IDLE_S 5          /* a connection without any traffic for this long is closed */
 #define TRANSFER_MS 60000 /* longest time for sending a request and reading its answer */
-#define SCRAPE_MS 2000    /* a process that takes longer to answer a scrape is reported as down */
-#define JOB_MS 60000      /* longest time for a job, besides the N s of ?seconds=N */
-#define PAGE_MS 30000     /* longest time for the page at / and for the figures of a moment */
 
-/* A request. While it is suspended, it is in the list server.waiting. */
-struct waiting {
-    struct MHD_Connection *http;
-    struct connection *connection;
-    struct job *job; /* NULL in a suspended request: it waits for the scrape */
-    struct request_query query;
-    bool head;             /* the method is HEAD: no body is sent */
-    bool half_closed;      /* the client sends no more, but may read the answer */
-    struct answer *answer; /* NULL: no answer has been made yet */
-    struct waiting *next;
-};
-
-struct server {
-    const struct server_options *options;
-    struct MHD_Daemon *daemon;
-    struct fleet fleet;
-    struct watching watching;
-    bool ending; /* new requests are refused */
-    /* the last figures made for a live page: all clients of the page ask for the same figures */
-    struct answer *data;
-    char *data_key;
-    struct request_rules rules;
-    bool token_logged;
-    bool scrapes;
-    int64_t scrape_ms; /* when the running scrape began */
-    struct job jobs[JOBS_MAX];
-    struct waiting *waiting;
-    struct connection *connections;
-    bool again;   /* a connection has ended: a waiting client may be accepted */
-    bool started; /* the HTTP library runs; messages that it logs from now on are not printed */
-    int signals;
-};
-
-/* --- answers --------------------------------------------------------------------------------- */
-
-/* Lets go of a request's answer. */
-static void drop_answer(struct waiting *request) {
-    answer_drop(request->answer);
-    request->answer = NULL;
-}
-
-static enum MHD_Result send_answer(struct waiting *request) {
-    enum MHD_Result sent =
-        mhd.queue_response(request->http, request->answer->status, request->answer->response);
-    drop_answer(request); /* the HTTP library keeps the response until it is sent */
-    return sent;
-}
-
-static enum MHD_Result send_now(struct waiting *request, struct answer *answer) {
-    request->answer = answer;
-    answer->users++;
-    return send_answer(request);
-}
-
-static enum MHD_Result send_refusal(struct waiting *request, unsigned status, const char *why) {
-    return send_now(request, answer_refuse(status, why));
-}
-
-/* --- waiting requests ------------------------------------------------------------------------ */
-
-static enum MHD_Result suspend_request(struct server *server, struct waiting *request,
-                                       struct job *job) {
-    request->job = job;
-    request->connection->waits = true;
-    request->next = server->waiting;
-    server->waiting = request;
-    mhd.suspend_connection(request->http);
-    return MHD_YES;
-}
-
-/* Resumes a suspended request, which then sends this answer. */
-static void resume_request(struct server *server, struct waiting *request, struct answer *answer) {
-    struct waiting **at = &server->waiting;
-    while (*at != request)
-        at = &(*at)->next;
-    *at = request->next;
-    request->connection->waits = false;
-    request->connection->since_ms = clock_now_ms();
-    request->answer = answer;
-    answer->users++;
-    mhd.resume_connection(request->http);
-}
-
-/* Returns the first request that waits for the job, or NULL. */
-static struct waiting *find_waiting(const struct server *server, const struct job *job) {
-    struct waiting *request = server->waiting;
-    while (request && request->job != job)
-        request = request->next;
-    return request;
-}
-
-/* Returns the first request that waits for the scrape in this format and encoding, or NULL. */
-static struct waiting *find_scraper(const struct server *server, enum exposition_format format,
-                                    bool gzip) {
-    struct waiting *request = server->waiting;
-    while (request &&
-           (request->job || request->query.format != format || request->query.gzip != gzip))
-        request = request->next;
-    return request;
-}
-
-/* --- scrapes --------------------------------------------------------------------------------- */
-
-static enum MHD_Result begin_scrape(struct server *server, struct waiting *request) {
-    if (!server->scrapes) {
-        server->scrapes = true;
-        fleet_refresh(&server->fleet);
-        /* after the search, which takes long on a machine with thousands of processes */
-        server->scrape_ms = clock_now_ms();
-        fleet_ask(&server->fleet, server->scrape_ms);
-    }
-    return suspend_request(server, request, NULL);
-}
-
-/* Answers all requests that wait for the scrape in this format and encoding. */
-static void answer_scrapers(struct server *server, enum exposition_format format, bool gzip) {
-    struct waiting *request = find_scraper(server, format, gzip);
-    size_t length;
-    if (!request)
-        return;
-    char *text = fleet_write(&server->fleet, format, &length);
-    struct answer *answer =
-        answer_make_text(MHD_HTTP_OK, text, length, exposition_types[format], gzip);
-    for (; request; request = find_scraper(server, format, gzip))
-        resume_request(server, request, answer);
-}
-
-/* Ends the scrape if all processes have answered or SCRAPE_MS have passed. */
-static void run_scrape(struct server *server) {
-    if (!server->scrapes || (fleet_waits(&server->fleet, server->scrape_ms) &&
-                             clock_now_ms() - server->scrape_ms < SCRAPE_MS))
-        return;
-    server->scrapes = false;
-    for (int format = 0; format < EXPOSITION_FORMATS; format++) {
-        answer_scrapers(server, (enum exposition_format)format, false);
-        answer_scrapers(server, (enum exposition_format)format, true);
-    }
-}
-
-/* --- jobs ------------------------------------------------------------------------------------ */
-
-static char *write_key(const struct request_query *query) {
-    const struct process_facts *facts = query->watched   ? &query->watched->facts
-                                        : query->process ? &query->process->facts
-                                                         : NULL;
-    return cli_format("%d %d %llu %u %u %u %u %d", (int)query->kind, facts ? (int)facts->pid : 0,
-                      facts ? (unsigned long long)facts->start_ticks : 0, query->seconds,
-                      query->limit_samples, query->moment, query->before, query->gzip);
-}
-
-static bool start_job(struct server *server, struct job *job, const char *key,
-                      const struct request_query *query) {
-    if (query->kind == REQUEST_PAGE) {
-        fleet_refresh(&server->fleet);
-        return job_start_call(job, key, page_write, &server->fleet, clock_now_ms() + PAGE_MS);
-    }
-    if (query->kind == REQUEST_DATA) {
-        const struct moments *moments = &query->watched->moments;
-        struct moment_wish wish = {.moment = *moments_find(moments, query->moment),
-                                   .facts = &query->watched->facts,
-                                   .ended = query->watched->ended,
-                                   .gzip = query->gzip};
-        if (query->before > 0)
-            wish.before = *moments_find(moments, query->before);
-        return job_start_call(job, key, moment_data_write, &wish, clock_now_ms() + PAGE_MS);
-    }
-    char pid[16], seconds[16], samples[16];
-    const char *words[10];
-    size_t count = 0;
-    snprintf(pid, sizeof pid, "%d", (int)query->process->facts.pid);
-    snprintf(seconds, sizeof seconds, "%u", query->seconds > 0 ? query->seconds : 10);
-    snprintf(samples, sizeof samples, "%u", query->limit_samples);
-    if (query->kind == REQUEST_DOCTOR) {
-        words[count++] = "doctor";
-        words[count++] = "--json";
-    } else {
-        words[count++] = "export";
-        words[count++] = "--pprof";
-        words[count++] = "-";
-    }
-    if (query->limit_samples > 0) {
-        words[count++] = "--limit-samples";
-        words[count++] = samples;
-    }
-    if (query->kind == REQUEST_ALLOCS) {
-        words[count++] = "--seconds";
-        words[count++] = seconds;
-    }
-    words[count++] = pid;
-    words[count] = NULL;
-    return job_start(job, key, words, clock_now_ms() + JOB_MS + 1000 * (int64_t)query->seconds);
-}
-
-static enum MHD_Result begin_job(struct server *server, struct waiting *request) {
-    char *key = write_key(&request->query);
-    struct job *job = NULL;
-    bool runs = false;
-    for (size_t i = 0; i < JOBS_MAX && !runs; i++) {
-        runs = server->jobs[i].key && strcmp(server->jobs[i].key, key) == 0;
-        if (runs || !server->jobs[i].key)
-            job = &server->jobs[i];
-    }
-    bool good = runs || (job && start_job(server, job, key, &request->query));
-    free(key);
-    if (!good) {
-        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                            "too many answers to other requests are being made; try again");
-    }
-    return suspend_request(server, request, job);
-}
-
-static struct answer *answer_of_job(struct job *job, enum request_kind kind, bool gzip) {
-    static const char *const types[] = {[REQUEST_HEAP] = "application/octet-stream",
-                                        [REQUEST_ALLOCS] = "application/octet-stream",
-                                        [REQUEST_DOCTOR] = "application/json",
-                                        [REQUEST_PAGE] = "text/html; charset=utf-8",
-                                        [REQUEST_DATA] = "application/json"};
-    if (job->status != CLI_DONE) {
-        const char *why = job_find_reason(job);
-        return answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE,
-                             job->late ? "the process took too long; try again"
-                             : why     ? why
-                                       : "the answer could not be made");
-    }
-    bool is_profile = kind == REQUEST_HEAP || kind == REQUEST_ALLOCS;
-    bool is_packed = is_profile || kind == REQUEST_DATA; /* the job has compressed its output */
-    char *text = job->out.bytes;
-    size_t length = job->out.length;
-    struct answer *answer = is_packed
-                                ? answer_make(MHD_HTTP_OK, text, length, types[kind])
-                                : answer_make_text(MHD_HTTP_OK, text, length, types[kind], gzip);
-    job->out.bytes = NULL;
-    if (kind == REQUEST_DATA)
-        answer_tell_encoding(answer, gzip);
-    if (is_profile)
-        mhd.add_response_header(answer->response, MHD_HTTP_HEADER_CONTENT_DISPOSITION,
-                                kind == REQUEST_HEAP ? "attachment; filename=\"heap.pb.gz\""
-                                                     : "attachment; filename=\"allocs.pb.gz\"");
-    return answer;
-}
-
-/* Keeps the figures that a job made for one client of a live page, for the page's other clients. */
-static void keep_data(struct server *server, const struct job *job, enum request_kind kind,
-                      struct answer *answer) {
-    if (kind != REQUEST_DATA || answer->status != MHD_HTTP_OK)
-        return;
-    answer_drop(server->data);
-    free(server->data_key);
-    server->data = answer;
-    server->data->users++;
-    server->data_key = cli_copy(job->key);
-}
-
-static void run_jobs(struct server *server) {
-    for (size_t i = 0; i < JOBS_MAX; i++) {
-        struct job *job = &server->jobs[i];
-        struct waiting *request = job->key ? find_waiting(server, job) : NULL;
-        job_run(job, clock_now_ms());
-        if (request && job->done) {
-            struct answer *answer = answer_of_job(job, request->query.kind, request->query.gzip);
-            keep_data(server, job, request->query.kind, answer);
-            for (; request; request = find_waiting(server, job))
-                resume_request(server, request, answer);
-        }
-        if (job->key && (job->done || !request)) /* no request waits for the job any more */
-            job_free(job);
-    }
-}
-
-/* --- requests -------------------------------------------------------------------------------- */
-
-/* Answers a request for the figures of a kept moment. */
-static enum MHD_Result begin_data(struct server *server, struct waiting *request) {
-    struct request_query *query = &request->query;
-    const struct moments *moments = &query->watched->moments;
-    const struct moment *moment = moments_find(moments, query->moment);
-    if (!moment && query->moment == 0) {
-        const char *why = query->watched->no_moment;
-        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                            why ? why : "the first moment is being taken; try again");
-    }
-    if (!moment || (query->before > 0 && !moments_find(moments, query->before)))
-        return send_refusal(
-            request, MHD_HTTP_NOT_FOUND,
-            "this moment is not kept any more; history.json lists the kept moments");
-    query->moment = (unsigned)moment->id;
-    char *key = write_key(query);
-    bool known = server->data_key && strcmp(server->data_key, key) == 0;
-    free(key);
-    return known ? send_now(request, server->data) : begin_job(server, request);
-}
-
-static enum MHD_Result begin_events(struct server *server, struct waiting *request) {
-    static const char type[] = "text/event-stream; charset=utf-8";
-    struct watched *watched = request->query.watched;
-    if (request->head)
-        return send_now(request, answer_make(MHD_HTTP_OK, cli_copy(""), 0, type));
-    struct MHD_Response *response =
-        listeners_add(&server->watching.listeners, request->http, request->connection, watched);
-    if (!response)
-        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE,
-                            "too many clients listen; close another page, or try again");
-    struct answer *answer = answer_make_of(MHD_HTTP_OK, response, type);
-    /* asks a proxy before this server to pass events on at once */
-    mhd.add_response_header(response, "X-Accel-Buffering", "no");
-    enum MHD_Result sent = send_now(request, answer);
-    if (watched->ended) {
-        listeners_tell(&server->watching.listeners, watched, "ended", watched->how);
-        listeners_end(&server->watching.listeners, watched);
-    } else {
-        listeners_tell(&server->watching.listeners, watched, "hello", "{}");
-    }
-    return sent;
-}
-
-static enum MHD_Result send_json(struct waiting *request, char *text, size_t length) {
-    return send_now(request, answer_make_text(MHD_HTTP_OK, text, length, "application/json",
-                                              request->query.gzip));
-}
-
-static enum MHD_Result begin_request(struct server *server, struct waiting *request,
-                                     const char *url, const char *version) {
-    struct request_refusal refusal;
-    size_t length;
-    char *text;
-    /* libmicrohttpd aborts if a request is still suspended when its server stops */
-    if (server->ending)
-        return send_refusal(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends");
-    const char *path = request_path(url);
-    if (!request_permit(request->http, url, version, &server->rules, &refusal)) {
-        if (refusal.status == MHD_HTTP_UNAUTHORIZED && request_wants_shell(request->http, path))
-            return send_now(request,
-                            shell_answer(refusal.status, request_takes_gzip(request->http)));
-        return send_refusal(request, refusal.status, refusal.text);
-    }
-    if (!request_read(&request->query, request->http, path, &server->fleet, &server->watching,
-                      &refusal))
-        return send_refusal(request, refusal.status, refusal.text);
-    switch (request->query.kind) {
-    case REQUEST_METRICS: return begin_scrape(server, request);
-    case REQUEST_SHELL: return send_now(request, shell_answer(MHD_HTTP_OK, request->query.gzip));
-    case REQUEST_PROCESSES:
-        fleet_refresh(&server->fleet);
-        text = shell_list(&server->fleet, &length);
-        return send_json(request, text, length);
-    case REQUEST_HISTORY:
-        text = watching_write(&server->watching, request->query.watched, &length);
-        return send_json(request, text, length);
-    case REQUEST_DATA: return begin_data(server, request);
-    case REQUEST_EVENTS: return begin_events(server, request);
-    default: return begin_job(server, request);
-    }
-}
+/* --- requests and connections -------------------------------------------------------------- */
 
 /* libmicrohttpd calls this function with the address of a request, before it takes the arguments
  * out of the address. Cuts off a query that is too long. If libmicrohttpd 0.9.75 has no memory for
@@ -417,19 +57,19 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
             mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
         if (request->head || strcmp(method, MHD_HTTP_METHOD_GET) == 0)
             return MHD_YES;
-        return send_refusal(request, MHD_HTTP_METHOD_NOT_ALLOWED,
-                            "this server only reads; use GET or HEAD");
+        return waiting_refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED,
+                              "this server only reads; use GET or HEAD");
     }
     if (*body_bytes > 0) { /* the body is ignored */
         *body_bytes = 0;
         return MHD_YES;
     }
     if (request->connection->long_query)
-        return send_refusal(
+        return waiting_refuse(
             request, MHD_HTTP_URI_TOO_LONG,
             "the query of the address has more than 8192 bytes or 100 arguments; an "
             "address takes at most four arguments");
-    return request->answer ? send_answer(request) : begin_request(server, request, url, version);
+    return request->answer ? waiting_send(request) : waiting_begin(server, request, url, version);
 }
 
 static void end_request(void *closure, struct MHD_Connection *http, void **state,
@@ -442,7 +82,7 @@ static void end_request(void *closure, struct MHD_Connection *http, void **state
     if (listened && watched)
         watched->wanted_ms = clock_now_ms();
     if (request) {
-        drop_answer(request);
+        waiting_drop_answer(request);
         request->connection->since_ms = clock_now_ms();
         free(request);
     }
@@ -492,7 +132,7 @@ static void drop_gone(struct server *server, const struct pollfd *entry) {
     if ((entry->revents & ~POLLRDHUP) == 0 && request->query.kind != REQUEST_ALLOCS)
         request->half_closed = true;
     else
-        resume_request(server, request,
+        waiting_resume(server, request,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the client has gone"));
 }
 
@@ -541,9 +181,9 @@ static bool run_once(struct server *server) {
     for (size_t i = gone; i < silent; i++)
         drop_gone(server, &entries[i]);
     listeners_read(&server->watching.listeners, entries + silent, count - silent);
-    run_jobs(server);
+    waiting_run_jobs(server);
     watching_run(&server->watching);
-    run_scrape(server);
+    waiting_run_scrape(server);
     end_overdue(server);
     server->again = false;
     if (mhd.run(server->daemon) != MHD_YES)
@@ -602,7 +242,7 @@ static bool start(struct server *server, int fd) {
 static void stop(struct server *server) {
     server->ending = true;
     while (server->waiting)
-        resume_request(server, server->waiting,
+        waiting_resume(server, server->waiting,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));
     listeners_end(&server->watching.listeners, NULL);
     /* resumes the requests, and sends their answers */
