@@ -292,6 +292,10 @@ def shape_garbage_of_runtimes():
                   "garbage" in growth[0]["sure"], growth[0]["sure"])
     found, _ = looked(rows(EVEN[:5], tenfold), change=in_module("/usr/bin/python3", 4, 20000))
     check(found[0]["severity"] in ALARMING, f"large buffers are no garbage: {found[0]}")
+    for pause_s, alarming in ((60, False), (300, True)):
+        times = [pause_s * number for number in range(1, 15)]
+        found, _ = looked(rows(times, range(10, 150, 10)), change=in_module("/usr/bin/python3", 4))
+        check_equal(found[0]["severity"] in ALARMING, alarming, f"{pause_s} s: {found[0]}")
 
 
 @test

@@ -17,6 +17,11 @@
 /* Growth in each interval is no chance if there were so many full collections: what they leave
  * would have to be more each time. */
 #define COLLECTIONS_MANY 5
+/* Growth of a script's objects is told as other growth is if it lasted so long, in each of so many
+ * intervals. Otherwise a slow leak would never be told of a process that keeps its newest marks
+ * only, because its growth between the oldest mark and now is always little. */
+#define LONG_S 3600
+#define LONG_INTERVALS 12
 
 static const struct garbage of_v8 = {
     .means = "they are buffers of JavaScript, alive or not collected yet",
@@ -155,6 +160,14 @@ static bool buffers_may_be(const struct look *look, struct series *series,
            !(growth->kind == TREND_STEADY && collections >= COLLECTIONS_MANY);
 }
 
+/* True if a module's name may go on like this behind the name of its runtime: by a version, or as
+ * in php-fpm8.2. */
+static bool ends_name(const char *rest) {
+    return *rest == '\0' || *rest == '.' || isdigit((unsigned char)*rest) ||
+           (*rest == '-' && isdigit((unsigned char)rest[1])) || strncmp(rest, "-fpm", 4) == 0 ||
+           strncmp(rest, "-cgi", 4) == 0;
+}
+
 /* Returns the runtime for whose objects this path allocates; NULL: none that collects garbage. */
 static const struct collector *collector_of(const struct model *model, uint32_t context) {
     uint32_t module = model->contexts[context].frame->module;
@@ -163,8 +176,7 @@ static const struct collector *collector_of(const struct model *model, uint32_t 
     for (size_t i = 0; i < sizeof collectors / sizeof collectors[0]; i++) {
         const struct collector *collector = &collectors[i];
         size_t length = strlen(collector->module);
-        bool is_it = strncmp(name, collector->module, length) == 0 &&
-                     !(isalpha((unsigned char)name[length]) || name[length] == '_');
+        bool is_it = strncmp(name, collector->module, length) == 0 && ends_name(name + length);
         if (is_it && (!collector->function || leads_through(model, context, collector->function)))
             return collector;
     }
@@ -197,6 +209,12 @@ const struct garbage *garbage_may_be(const struct look *look, struct series *ser
     if (is_buffer(look->model, suspect->members[0]))
         return buffers_may_be(look, series, suspect, growth) ? &of_v8 : NULL;
     const struct collector *collector = collector_of(look->model, suspect->members[0]);
-    return collector && objects_may_be(look, series, collector, growth) ? &collector->garbage
-                                                                        : NULL;
+    bool is_long = growth->kind == TREND_STEADY && growth->seconds >= LONG_S &&
+                   series->samples->count > LONG_INTERVALS;
+    if (!collector || is_long || !objects_may_be(look, series, collector, growth))
+        return NULL;
+    for (size_t i = 1; i < suspect->count; i++)
+        if (collector_of(look->model, suspect->members[i]) != collector)
+            return NULL;
+    return &collector->garbage;
 }

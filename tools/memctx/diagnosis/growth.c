@@ -25,7 +25,9 @@
 #define CHANCE 3.0
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
-#define FEW_CHUNKS 3 /* are_few_that_change: most new chunks */
+/* are_few_that_change: most new chunks, and their most bytes */
+#define FEW_CHUNKS 3
+#define FEW_BYTES (32 * MIB)
 #define FADE_PARTS 4 /* growth that fades is judged at the ends of so many parts of the samples */
 
 /* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
@@ -322,11 +324,12 @@ static bool is_within_chance(const struct series *series, size_t number, size_t 
     return chunks >= CHANCE_CHUNKS && grown * grown <= CHANCE * CHANCE * variance;
 }
 
-/* True if there are at most FEW_CHUNKS more chunks, of about the size as before, while as many or
- * more were freed. A queue of a few large buffers looks like that by chance. */
+/* True if there are at most FEW_CHUNKS more chunks, of about the size as before and not very large,
+ * while as many or more were freed. A queue of a few large buffers looks like that by chance. */
 static bool are_few_that_change(const struct sample_row *from, const struct sample_row *to) {
     int64_t chunks = to->live_chunks - from->live_chunks, allocs = to->allocs - from->allocs;
     return from->live_chunks > 0 && chunks > 0 && chunks <= FEW_CHUNKS && allocs >= 2 * chunks &&
+           to->requested_bytes - from->requested_bytes <= FEW_BYTES &&
            mean_bytes(to) / 2 <= mean_bytes(from);
 }
 

@@ -546,7 +546,9 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     }
     struct blame_suspect *suspect = blame.suspects;
     if (blame.count > 0 && suspect->joined && suspect->figure >= floor) {
-        growth.a_day *= (double)suspect->figure / (double)growth.bytes;
+        double part = (double)suspect->figure / (double)growth.bytes;
+        growth.a_day *= part;
+        growth.chunks = (int64_t)((double)growth.chunks * part);
         growth.bytes = suspect->figure;
         growth.garbage = garbage_may_be(look, series, suspect, &growth);
         tell_spread(look, rule, series, suspect, &growth, at_once, little);

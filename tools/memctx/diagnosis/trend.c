@@ -210,7 +210,8 @@ bool trend_bends(const double *x, const int64_t *values, size_t count) {
     /* With three intervals, the last two are taken together: chance may make either of them larger.
      */
     double rest = x[3] > x[1] ? (double)(values[3] - values[1]) / (x[3] - x[1]) : 0;
-    return values[3] >= values[1] && rest <= BENT * rate_at(x, values, 1);
+    double first = rate_at(x, values, 1);
+    return values[3] >= values[1] && rest <= BENT * first && rate_at(x, values, 3) <= SLACK * first;
 }
 
 bool trend_slackens(const double *x, const int64_t *values, size_t count) {
