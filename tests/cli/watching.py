@@ -113,6 +113,8 @@ def command_offers_itself_to_the_kernel():
     own = succeed("run", "--", "cat", "/proc/self/oom_score_adj")
     with open("/proc/self/oom_score_adj", encoding="ascii") as file:
         check_equal(own, file.read(), "score of a program")
+    if killed_first("self"):
+        raise Skip("this process has the highest score already")
     with hold() as live:
         words = [CLI, "doctor", str(live.pid), "--watch", "60"]
         with subprocess.Popen(words, env=live.cli_env, stdout=subprocess.DEVNULL) as looking:

@@ -51,8 +51,14 @@ void fork_bound_time(unsigned cpu_s) {
 
 FILE *fork_bounded(pid_t parent, unsigned cpu_s, int fd) {
     struct rlimit no_core = {0, 0};
+    sigset_t signals;
     fork_follow(parent);
     setrlimit(RLIMIT_CORE, &no_core);
+    /* The signal of the limit ends the process, also if the caller of the command ignores it. */
+    signal(SIGXCPU, SIG_DFL);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGXCPU);
+    sigprocmask(SIG_UNBLOCK, &signals, NULL);
     fork_bound_time(cpu_s);
     FILE *answer = fdopen(fd, "w");
     if (!answer)

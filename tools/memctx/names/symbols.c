@@ -434,7 +434,7 @@ static void note_source(struct model_module *module, enum symbols_source source)
     } else if (source == SYMBOLS_KILLED) {
         cli_warn(
             "note: the process that read the symbols of %s was killed, as the kernel does when "
-            "memory is short; some of its names are left out",
+            "memory is short; some names of this file are left out; --no-symbols reads no file",
             module->path);
     }
 }
@@ -452,13 +452,17 @@ struct symbols_work {
 
 /* The most children that run at one time, besides the child for pairs across modules. */
 #define CHILDREN_MAX 4
-/* The most children in all, if no file is damaged. fork copies the page tables of this process,
- * which takes milliseconds if there are a million contexts. */
-#define CHILDREN_IN_ALL 32
+/* A child answers several look-ups if there would be more children than CHILDREN_FEW, because fork
+ * copies the page tables of this process, which takes milliseconds if there are a million contexts.
+ * It answers SHARE_MAX at most, because it keeps what it has read of all its files. */
+#define CHILDREN_FEW 32
+#define SHARE_MAX 8
 
 static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
-    size_t share = (work->for_children + CHILDREN_IN_ALL - 1) / CHILDREN_IN_ALL;
-    while (work->started < work->for_children && work->started < done + CHILDREN_MAX * share) {
+    size_t share = (work->for_children + CHILDREN_FEW - 1) / CHILDREN_FEW;
+    share = share < SHARE_MAX ? share : SHARE_MAX;
+    while (work->started < work->for_children &&
+           work->started < (done / share + CHILDREN_MAX) * share) {
         size_t left = work->for_children - work->started, count = left < share ? left : share;
         start_child(&work->lookups[work->started], count, model, &work->options);
         work->started += count;
