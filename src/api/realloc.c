@@ -41,7 +41,8 @@ INLINE bool find_chunk(struct heap *heap, const void *chunk, struct resized *fou
     unsigned meta = load_plain(&page->meta_shift);
     char *granule = blocks_granule(page, chunk);
     unsigned index = blocks_index(page, granule, chunk, &exact);
-    if (UNLIKELY(meta & ~META_SHIFT) || UNLIKELY(!exact))
+    if (UNLIKELY(meta & ~META_SHIFT) || UNLIKELY(!exact) ||
+        UNLIKELY(!blocks_was_handed_out(page, chunk)))
         return false;
     found->page = page;
     found->record = granule + page->records + ((size_t)index << meta);

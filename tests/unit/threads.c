@@ -7,6 +7,7 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,3 +280,20 @@ Test(threads, pages_are_collected_while_their_owner_frees, .init = set_up) {
     cr_assert_lt(used, 8 << 10, "%lld bytes of pages are still in use", (long long)used);
 }
 #endif
+
+/* realloc finds a pointer to a block that was never handed out, whose record may say anything. One
+ * call makes all chunks, so that their context may have chunks in the block's page. */
+Test(threads, realloc_of_an_untouched_block_aborts, .signal = SIGABRT) {
+    char *volatile next = NULL;
+    options.promote_bytes = 0;
+    for (int i = 0; i < 1000; i++) {
+        bool last = next != NULL;
+        char *chunk = realloc(next, 60);
+        if (last)
+            exit(0); /* no report */
+        const struct page *page = segment_page_of(chunk);
+        char *untouched = (char *)align_up((uintptr_t)page->next_block, OS_PAGE_BYTES);
+        if (page->kind == PAGE_OWN && segment_page_of(untouched + OS_PAGE_BYTES) == page)
+            next = untouched + OS_PAGE_BYTES;
+    }
+}
