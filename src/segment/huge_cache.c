@@ -144,8 +144,10 @@ static void leave(struct huge_cached left, bool keep) {
     lock_take(&global.lock);
     keep = keep && !left.before && left.bytes >= DONOR_MIN && cache_add(left);
     lock_release(&global.lock);
-    if (!keep)
-        entry_end(left);
+    if (keep)
+        return;
+    add_relaxed(&segment_returned, (int64_t)left.bytes);
+    entry_end(left);
 }
 
 /* Takes up to `bytes` from the end of a spare end for another mapping: from the smallest spare end
@@ -231,11 +233,11 @@ static void fill(struct huge_move *move, size_t have, size_t bytes, struct huge_
         huge_cut_add(cuts, have + part);
 }
 
-/* Makes room for the cuts of the donor's part. If there is none, the end of the base goes back to
- * the kernel, from the middle one of its cuts on. */
-static void drop_cuts(struct huge_cached *base) {
+/* Makes room for `more` cuts. If there is no room, the end of the base goes back to the kernel,
+ * from the middle one of its cuts on. */
+static void drop_cuts(struct huge_cached *base, unsigned more) {
     struct huge_cuts *cuts = huge_cuts_of(base->start);
-    if (cuts->count + CUTS_OF_PART <= CUTS_MAX)
+    if (cuts->count + more <= CUTS_MAX)
         return;
     size_t kept = (size_t)cuts->at[CUTS_MAX / 2] * OS_PAGE_BYTES;
     huge_cuts_drop(cuts, kept);
@@ -251,7 +253,7 @@ static void drop_cuts(struct huge_cached *base) {
 static char *put_together(size_t bytes, struct huge_cached *base, struct huge_cached *donor,
                           struct huge_parts *parts) {
     if (base->start)
-        drop_cuts(base);
+        drop_cuts(base, donor->start ? CUTS_OF_PART : 1);
     bool extended = base->start && !huge_resize_in_place(base->start, base->bytes, bytes);
     struct huge_move move = {.target = extended ? base->start : segment_map_memory(bytes)};
     size_t of_base = base->bytes, of_donor = donor->bytes;
