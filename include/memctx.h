@@ -378,7 +378,8 @@ MEMCTX_INLINE int memctx_is_empty(memctx_t context) {
 }
 /* Fills in the figures of the context. All fields are 0 without the library and for NULL; a field
  * that the running library does not know is 0. All fields are also 0 if memory is short, which can
- * happen only in a program with more than a thousand contexts of one name. */
+ * happen only in a program with more than a thousand contexts of one name. Counting the children
+ * takes time for each child, and no context can be created or deleted meanwhile. */
 MEMCTX_NONNULL(2)
 MEMCTX_INLINE void memctx_get_stats(memctx_t context, struct memctx_stats *stats) {
     memset(stats, 0, sizeof *stats);

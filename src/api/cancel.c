@@ -20,17 +20,13 @@
 /* The function that the program would call without this library; 0 until the first call. Atomic. */
 static uintptr_t cancel_next START_PAGE;
 
-static int missing(__attribute__((unused)) pthread_t thread) {
-    return ENOSYS;
-}
-
 static int call_next(pthread_t thread) {
     uintptr_t found = load_relaxed(&cancel_next);
-    if (!found) {
+    if (!found)
         found = rebind_next("pthread_cancel");
-        found = found ? found : (uintptr_t)missing;
-        store_owner(&cancel_next, found);
-    }
+    if (!found) /* before glibc 2.34: libpthread is not loaded */
+        return ENOSYS;
+    store_owner(&cancel_next, found);
     return ((int (*)(pthread_t))found)(thread);
 }
 
