@@ -22,11 +22,12 @@ static uintptr_t cancel_next START_PAGE;
 
 static int call_next(pthread_t thread) {
     uintptr_t found = load_relaxed(&cancel_next);
-    if (!found)
+    if (!found) {
         found = rebind_next("pthread_cancel");
-    if (!found) /* before glibc 2.34: libpthread is not loaded */
-        return ENOSYS;
-    store_owner(&cancel_next, found);
+        if (!found) /* before glibc 2.34: libpthread is not loaded */
+            return ENOSYS;
+        store_owner(&cancel_next, found);
+    }
     return ((int (*)(pthread_t))found)(thread);
 }
 

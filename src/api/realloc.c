@@ -67,13 +67,6 @@ INLINE bool find_chunk(struct heap *heap, const void *chunk, struct resized *fou
     return LIKELY(record.slack != RECORD_FREE);
 }
 
-/* True if the chunk can stay in its block: the block has room for `size` bytes, its record can
- * store the slack, and another size class would not serve `size` with half of the room. */
-INLINE bool fits_block(const struct heap *heap, const struct page *page, size_t size) {
-    return size <= page->block_bytes && aset_slack_fits(page->block_bytes, size) &&
-           (size * 2 >= page->block_bytes || bins_class_of(heap, size) == page->size_class);
-}
-
 /* Resizes a chunk in its block. False: chunks of `view` may not be in this page. */
 INLINE bool stay(struct heap *heap, struct view *view, const struct resized *chunk, size_t size) {
     const struct page *page = chunk->page;
@@ -141,7 +134,7 @@ INLINE void *resize_at_hand(struct heap *heap, struct view *view, void *old, siz
     if (UNLIKELY(limits_exist()) || UNLIKELY(options.check) ||
         UNLIKELY(!find_chunk(heap, old, &chunk)))
         return NULL;
-    if (!fits_block(heap, chunk.page, size))
+    if (size > chunk.page->block_bytes || !aset_may_stay(heap, chunk.page, size))
         return move(heap, view, &chunk, old, size);
     if (UNLIKELY(!stay(heap, view, &chunk, size)))
         return NULL;

@@ -52,6 +52,14 @@ INLINE bool aset_slack_fits(uint32_t block_bytes, size_t size) {
     return block_bytes - size <= max;
 }
 
+/* True if a chunk of `size` bytes may stay in its block, which has room for it: the block's record
+ * can store the slack, and no other size class would serve `size` with less than half of the room.
+ */
+INLINE bool aset_may_stay(const struct heap *heap, const struct page *page, size_t size) {
+    return aset_slack_fits(page->block_bytes, size) &&
+           (size * 2 >= page->block_bytes || bins_class_of(heap, size) == page->size_class);
+}
+
 /* A chunk that grows gets no more room than this. Many programs let a buffer grow to 8 KiB and no
  * further, so a block of 9 216 bytes would mostly stay partly unused. */
 #define GROWN_MAX 8192U

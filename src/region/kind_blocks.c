@@ -198,8 +198,7 @@ static void *resize(struct heap *heap, struct view *view, struct page *page, voi
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     size_t room = (size_t)(block + page->block_bytes - (char *)chunk) - simple_bytes(page);
     if (UNLIKELY(options.check) || page->heap != heap || !may_stand_in(page, view) || size > room ||
-        !aset_slack_fits(page->block_bytes, size) ||
-        (size * 2 < page->block_bytes && bins_class_of(heap, size) != page->size_class))
+        !aset_may_stay(heap, page, size))
         return NULL;
     struct view *old = paid_by(heap, page, at, &record);
     size_t had = page->block_bytes - record.slack;

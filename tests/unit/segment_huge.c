@@ -9,15 +9,20 @@
 #include "base/options.h"
 #include "segment/internal.h"
 
+/* Lets the freelist keep memory for a minute, as with a control thread. */
+static void keep_what_is_freed(void) {
+    options.decay_ms = 60000;
+    os_identity_init();
+    segment_purger = os_process_id();
+}
+
 /* Twenty buffers are replaced one by one. Few bytes of the new ones come from the kernel: a cached
  * mapping that is too small is extended with memory of another one. */
 Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
     enum { BUFFERS = 20, STEPS = 400 };
     static struct page *buffers[BUFFERS];
     uint64_t random = 7, fresh = 0, all = 0;
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (int step = 0; step < STEPS; step++) {
         random = random * 6364136223846793005 + 1442695040888963407;
         size_t bytes = (5 << 20) + (size_t)(random >> 33) % (10 << 20), place = random >> 40;
@@ -40,9 +45,7 @@ Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
  * kept from one buffer to the next. */
 Test(huge, the_freelist_keeps_a_single_buffer_whole) {
     static const size_t sizes[] = {5 << 20, 8 << 20, 30 << 20};
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int round = 0; round < 10; round++) {
             struct page *header = segment_huge_alloc(sizes[i], 16);
@@ -58,9 +61,7 @@ Test(huge, the_freelist_keeps_a_single_buffer_whole) {
 /* A buffer of 1 MiB moves from slices to a mapping and grows to 7 MiB, again and again. The
  * freelist keeps the mapping whole beside the slices. */
 Test(huge, the_freelist_keeps_a_mapping_beside_the_slices_that_it_left) {
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (int round = 0; round < 10; round++) {
         struct page *page = segment_span_alloc(MAX_SPAN_SLICES);
         struct page *header = segment_huge_alloc(2 << 20, 16);
@@ -98,9 +99,7 @@ Test(huge, the_freelist_keeps_the_end_of_a_larger_mapping) {
 Test(huge, a_picture_and_its_copies_take_what_they_freed) {
     enum { STEPS = 1000 };
     uint64_t random = 7, fresh = 0, all = 0;
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (int step = 0; step < STEPS; step++) {
         random = random * 6364136223846793005 + 1442695040888963407;
         size_t bytes = (2 << 20) + (size_t)(random >> 33) % (6 << 20);
@@ -126,9 +125,7 @@ Test(huge, a_picture_and_its_copies_take_what_they_freed) {
 /* A chunk for which no freed mapping is left takes the spare end of a chunk in use. That chunk and
  * the new one keep their contents, and the sums stay exact. */
 Test(huge, a_spare_end_becomes_a_mapping) {
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     struct page *first = segment_huge_alloc(7 << 20, 16);
     memset(first->chunk, 1, 7 << 20);
     segment_huge_free(first);
@@ -213,9 +210,7 @@ Test(huge, mappings_put_together_are_whole) {
     static struct page *buffers[BUFFERS];
     static size_t sizes[BUFFERS];
     uint64_t random = 11, resized = 0, copied = 0;
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (uint64_t step = 1; step < STEPS; step++) {
         random = random * 6364136223846793005 + 1442695040888963407;
         size_t bytes = (2 << 20) + (size_t)(random >> 33) % (14 << 20),
@@ -269,9 +264,7 @@ Test(huge, mappings_put_together_are_whole) {
 Test(huge, the_freelist_shrinks_while_a_chunk_grows) {
     enum { COUNT = 4, BYTES = 20 << 20, MOST = 200 << 20, STEP = 10 << 20 };
     struct page *headers[COUNT];
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (int round = 0; round < 4; round++) {
         for (int i = 0; i < COUNT; i++)
             headers[i] = segment_huge_alloc(BYTES, 16);
