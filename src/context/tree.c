@@ -49,9 +49,12 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
  * block is made, because a sweep that makes room must not be refused memory. */
 #define GONE_WORDS (TREE_NODES_PER_BLOCK / 64)
 struct gone {
-    uint64_t idle[GONE_WORDS];
-    uint64_t discarded[GONE_WORDS]; /* atomic */
+    struct gone_ids {
+        uint64_t words[GONE_WORDS]; /* those of `discarded` are atomic */
+        uint64_t used;              /* a bit for each word that is not 0 */
+    } idle, discarded;
 };
+_Static_assert(GONE_WORDS == 64, "`used` has a bit for each word");
 static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: no id of the block ever waited */
 /* atomic: number of ids that wait for a new node; number of nodes that got such an id */
 static uint32_t waiting_ids, reused;
@@ -74,7 +77,7 @@ bool tree_ids_are_past(unsigned parts) {
  * that is just being made for a removed one. */
 bool tree_is_gone(uint32_t id) {
     const struct gone *block = load_plain(&gone[id / TREE_NODES_PER_BLOCK]);
-    const uint64_t *word = block ? &block->discarded[id % TREE_NODES_PER_BLOCK / 64] : NULL;
+    const uint64_t *word = block ? &block->discarded.words[id % TREE_NODES_PER_BLOCK / 64] : NULL;
     if (word && load_plain(word) >> id % 64 & 1)
         return true;
     const struct tree_node *node = tree_node(id);
@@ -345,8 +348,10 @@ static struct gone *gone_block(uint32_t block) {
 /* Lets an id wait for a new node. `idle`: the node's memory is still there. */
 static void give_gone(uint32_t id, bool idle) {
     struct gone *block = gone[id / TREE_NODES_PER_BLOCK];
-    uint64_t *ids = idle ? block->idle : block->discarded;
-    ids[id % TREE_NODES_PER_BLOCK / 64] |= 1UL << id % 64;
+    struct gone_ids *ids = idle ? &block->idle : &block->discarded;
+    uint32_t at = id % TREE_NODES_PER_BLOCK / 64;
+    ids->words[at] |= 1UL << id % 64;
+    ids->used |= 1UL << at;
     store_owner(&waiting_ids, waiting_ids + 1);
 }
 
@@ -368,10 +373,11 @@ void tree_remove(uint32_t id) {
 
 #define WORDS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node) / 64)
 
-/* Gives the OS page that begins with node `first` to the kernel, if the ids of all its nodes wait.
- * `idle`, `discarded`: the words of struct gone for these ids. Returns how many of the nodes still
- * had their memory. 0: nothing changed. */
-static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *discarded) {
+/* Gives an OS page of nodes to the kernel, if the ids of all its nodes wait. `first`: its first
+ * node, whose bit is in word `at`. Returns how many of the nodes still had their memory. 0: nothing
+ * changed. */
+static int64_t discard_page(struct tree_node *first, struct gone *block, uint32_t at) {
+    const uint64_t *idle = &block->idle.words[at], *discarded = &block->discarded.words[at];
     int64_t count = 0;
     for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
         if (~(idle[i] | discarded[i]))
@@ -381,9 +387,11 @@ static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *d
     if (!count || (uintptr_t)first % OS_PAGE_BYTES)
         return 0;
     os_discard(first, OS_PAGE_BYTES);
-    for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
-        idle[i] = 0;
-        store_release(&discarded[i], ~0UL);
+    for (uint32_t i = at; i < at + WORDS_PER_PAGE; i++) {
+        block->idle.words[i] = 0;
+        block->idle.used &= ~(1UL << i);
+        store_release(&block->discarded.words[i], ~0UL);
+        block->discarded.used |= 1UL << i;
     }
     return count;
 }
@@ -391,9 +399,8 @@ static int64_t discard_page(struct tree_node *first, uint64_t *idle, uint64_t *d
 void tree_discard(void) {
     for (uint32_t i = 0; i < TREE_BLOCKS && tree_blocks[i]; i++)
         for (uint32_t at = 0; gone[i] && at < GONE_WORDS; at += WORDS_PER_PAGE)
-            tables_add_idle(-TREE_NODE_COUNTED * discard_page(&tree_blocks[i][at * 64UL],
-                                                              &gone[i]->idle[at],
-                                                              &gone[i]->discarded[at]));
+            tables_add_idle(-TREE_NODE_COUNTED *
+                            discard_page(&tree_blocks[i][at * 64UL], gone[i], at));
 }
 
 /* Takes and returns the lowest id that waits for a new node and is greater than the parent's.
@@ -401,18 +408,23 @@ void tree_discard(void) {
  * there is none. */
 static uint32_t take_first(uint32_t parent, bool idle) {
     uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
-    for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++) {
-        uint32_t from = i == first / TREE_NODES_PER_BLOCK ? first % TREE_NODES_PER_BLOCK : 0;
-        uint64_t *words = !gone[i] ? NULL : idle ? gone[i]->idle : gone[i]->discarded;
-        for (uint32_t at = from / 64; words && at < GONE_WORDS; at++) {
-            uint64_t ids = words[at] & (at == from / 64 ? ~0UL << from % 64 : ~0UL);
-            if (!ids)
-                continue;
-            uint32_t bit = (uint32_t)__builtin_ctzl(ids);
-            store_release(&words[at], words[at] & ~(1UL << bit));
-            store_owner(&waiting_ids, waiting_ids - 1);
-            return i * TREE_NODES_PER_BLOCK + at * 64 + bit;
-        }
+    uint64_t above = ~0UL << first % 64; /* the ids above the parent's in its word */
+    uint32_t from = first % TREE_NODES_PER_BLOCK / 64;
+    for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++, from = 0, above = ~0UL) {
+        struct gone_ids *ids = !gone[i] ? NULL : idle ? &gone[i]->idle : &gone[i]->discarded;
+        uint64_t used = ids ? ids->used & ~0UL << from : 0;
+        if (used & 1UL << from && !(ids->words[from] & above))
+            used &= ~(1UL << from);
+        if (!used)
+            continue;
+        uint32_t at = (uint32_t)__builtin_ctzl(used);
+        uint64_t *word = &ids->words[at];
+        uint32_t bit = (uint32_t)__builtin_ctzl(at == from ? *word & above : *word);
+        store_release(word, *word & ~(1UL << bit));
+        if (!*word)
+            ids->used &= ~(1UL << at);
+        store_owner(&waiting_ids, waiting_ids - 1);
+        return i * TREE_NODES_PER_BLOCK + at * 64 + bit;
     }
     return 0;
 }

@@ -872,6 +872,9 @@ MUTANTS = {
     "children-stay-in-the-table": (
         "src/context/tree.c", "        store_release(&tree.table->ids[at], entry);\n", "",
         ["model:children-leave-under-look-ups"]),
+    "ids-are-taken-in-any-order": (
+        "src/context/tree.c", "ctzl(at == from ? *word & above : *word)", "ctzl(*word)",
+        ["model:paths-are-evicted-under-look-ups"]),
     "children-are-elder-than-their-parents": (
         "src/context/tree.c", "TREE_NODES_PER_BLOCK, first = parent + 1;",
         "TREE_NODES_PER_BLOCK, first = TREE_FIXED_COUNT;",

@@ -103,6 +103,59 @@ static void leave_tree(uint32_t id, bool for_good) {
     lock_release(&tree_lock);
 }
 
+/* Each new node gets the lowest id that waits and is greater than its parent's. Ids whose memory is
+ * still there come first. */
+Test(tree, new_nodes_get_the_ids_of_removed_ones) {
+    enum { NODES = 5 * TREE_NODES_PER_BLOCK, DISCARDED = 2 * TREE_NODES_PER_BLOCK };
+    enum { PAGE_NODES = OS_PAGE_BYTES / sizeof(struct tree_node) };
+    static uint32_t ids[NODES];
+    static bool waits[NODES], discarded[NODES]; /* by number of the node in `ids` */
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct tree_frame frame = {.address = 0x10000 + i * 4, .module = MODULE_NONE};
+        ids[i] = tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED);
+        cr_assert(ids[i] && (!i || ids[i] == ids[i - 1] + 1));
+    }
+    uint64_t random = 1;
+    /* one in eight nodes is removed, and all in a range, whose memory is then discarded */
+    for (uint32_t i = 0; i < NODES; i++) {
+        random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+        waits[i] = random >> 61 == 0 || (i >= DISCARDED && i < DISCARDED + 1000);
+        if (waits[i])
+            leave_tree(ids[i], true);
+    }
+    lock_take(&tree_lock);
+    tree_discard();
+    lock_release(&tree_lock);
+    uint32_t in_pages = 0;
+    for (uint32_t i = 0; i + PAGE_NODES <= NODES; i++) {
+        uint32_t waiting = 0;
+        while (ids[i] % PAGE_NODES == 0 && waiting < PAGE_NODES && waits[i + waiting])
+            waiting++;
+        if (waiting == PAGE_NODES)
+            in_pages += PAGE_NODES;
+        for (uint32_t at = i; waiting == PAGE_NODES && at < i + PAGE_NODES; at++)
+            discarded[at] = true;
+    }
+    cr_assert_gt(in_pages, 500);
+    for (uint32_t made = 0; made < 3000; made++) {
+        random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+        uint32_t parent = (uint32_t)(random >> 33) % NODES, wanted = 0;
+        if (waits[parent])
+            continue;
+        for (unsigned pass = 0; pass < 2 && !wanted; pass++)
+            for (uint32_t i = parent + 1; i < NODES && !wanted; i++)
+                wanted = waits[i] && discarded[i] == pass ? i : 0;
+        struct tree_frame frame = {.address = 0x9000000 + made * 4, .module = MODULE_NONE};
+        uint32_t id = tree_child(ids[parent], frame, TABLES_UNCOUNTED);
+        if (wanted)
+            cr_assert_eq(id, ids[wanted], "%u instead of %u", id, ids[wanted]);
+        else
+            cr_assert_gt(id, ids[NODES - 1]);
+        waits[wanted] = false;
+    }
+    cr_assert_gt(tree_reused(), 500);
+}
+
 /* `elder` children stand before [other callers] in the parent's list, so the node's entry is beside
  * its parent or in the table. The table grows while the node is out of the tree. */
 static void check_others(uintptr_t address, unsigned elder) {
