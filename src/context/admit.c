@@ -149,18 +149,18 @@ static void wear_sightings(void) {
 /* Counts a sighting of a path. Returns the path's weight. */
 static uint32_t sight(uint32_t hash) {
     uint64_t bits = (hash ^ (uint64_t)hash << 32) * 0x9e3779b97f4a7c15ULL;
-    uint8_t *of_path[SIGHTINGS_OF_PATH];
+    uint8_t *of_path[SIGHTINGS_OF_PATH], counts[SIGHTINGS_OF_PATH];
     uint32_t least = UINT8_MAX;
     bits ^= bits >> 29;
     bits *= 0xbf58476d1ce4e5b9ULL;
     for (unsigned i = 0; i < SIGHTINGS_OF_PATH; i++, bits >>= 16) {
         of_path[i] = &sightings[bits & (sightings_count - 1)];
-        uint32_t count = load_relaxed(of_path[i]);
-        least = count < least ? count : least;
+        counts[i] = load_relaxed(of_path[i]);
+        least = counts[i] < least ? counts[i] : least;
     }
+    /* All counts are written, because the processor cannot predict which of them is the least. */
     for (unsigned i = 0; i < SIGHTINGS_OF_PATH && least < UINT8_MAX; i++)
-        if (load_relaxed(of_path[i]) == least)
-            store_owner(of_path[i], (uint8_t)(least + 1));
+        store_owner(of_path[i], (uint8_t)(counts[i] + (counts[i] == least)));
     return least + 1;
 }
 

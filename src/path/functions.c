@@ -26,6 +26,9 @@ static struct functions {
     } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
     /* starts of folded functions, hashed; 0: free. A function's number is its place plus 1. */
     uintptr_t folded[FOLDED_PLACES];
+    /* a folded function was forgotten, so a free place may stand in front of the place of another
+     * function */
+    bool folded_has_gaps;
     struct recurring {
         uintptr_t start;
         uint32_t paths;
@@ -39,9 +42,13 @@ uint32_t function_epoch, function_count;
  * function is not folded. */
 static uint32_t folded_number(uintptr_t start) {
     uint64_t at = hash_mix(start, 1);
-    for (unsigned i = 0; start && i < FOLDED_TRIED; i++)
-        if (functions->folded[(at + i) % FOLDED_PLACES] == start)
+    for (unsigned i = 0; start && i < FOLDED_TRIED; i++) {
+        uintptr_t folded = functions->folded[(at + i) % FOLDED_PLACES];
+        if (folded == start)
             return (uint32_t)((at + i) % FOLDED_PLACES) + 1;
+        if (!folded && !functions->folded_has_gaps)
+            return 0;
+    }
     return 0;
 }
 
@@ -67,6 +74,7 @@ static void forget_functions(uintptr_t start, uintptr_t end) {
     for (uint32_t place = 0; place < FOLDED_PLACES; place++)
         if (functions->folded[place] >= start && functions->folded[place] < end) {
             functions->folded[place] = 0;
+            functions->folded_has_gaps = true;
             store_owner(&function_count, function_count - 1);
         }
     for (unsigned i = 0; i < RECURRING; i++)
