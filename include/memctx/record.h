@@ -110,26 +110,20 @@ struct record_since {
     uint32_t since;
 };
 
-enum record_reason {
-    RECORD_TIMER = 1, /* 10 s have passed, or longer if moments take much processor time */
-    RECORD_GREW = 2,  /* the bytes in pages and large chunks exceed their recent maximum by 5 % */
-};
-
 struct record_moment {
     uint64_t wall_ns; /* CLOCK_REALTIME */
     uint64_t uptime_ns;
-    uint32_t reason; /* enum record_reason */
     uint32_t entries, entry_bytes;
     uint32_t lost; /* number of directories and moments that could not be written */
     uint32_t uid;  /* effective user now; another user may have made the file */
     /* 0: use and limit are the control group's own; N: those of the Nth group above it */
     uint32_t cgroup_above;
+    uint32_t reserved;
     /* Use and limit of the control group, or of a group above it if that group's limit leaves less
      * room; the kills are those in the control group itself. WIRE_UNKNOWN: the group has no file
      * with the figure, or no limit. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
-    uint64_t rest_contexts; /* number of contexts that have figures, but no entry */
-    struct wire_sums rest;  /* the sum over these contexts */
+    struct wire_sums rest; /* the sum over the contexts that have figures, but no entry */
     /* The members of struct wire_dump before `exe`. Their sums cover all contexts. */
     char dump[offsetof(struct wire_dump, exe)];
 };

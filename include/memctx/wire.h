@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 11
+#define WIRE_VERSION 12
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -105,11 +105,11 @@ struct wire_frame {
 };
 
 struct wire_hello {
-    uint32_t pid;   /* the process id, in the pid namespace of the process */
-    uint32_t depth; /* the current value of MEMCTX_DEPTH */
     /* Field 22 of /proc/PID/stat; differs when the pid was reused. 0: not known, because the
      * process sees no /proc, or has no descriptor left for the file. */
     uint64_t start_ticks;
+    uint32_t pid; /* the process id, in the pid namespace of the process */
+    uint32_t reserved;
     char library_version[32];
 };
 
@@ -135,14 +135,14 @@ struct wire_dump_request {
 struct wire_dump {
     uint64_t uptime_ns; /* like every uptime here, does not count the time that the machine slept */
     uint64_t slept_ns;  /* how long the machine slept since its boot */
-    uint32_t pid;
-    uint32_t depth;
+    uint32_t depth;     /* the current value of MEMCTX_DEPTH */
     /* 1: no operation was lost. Operations are lost if memory for a table is short, and by some
      * forks */
     uint32_t exact;
     uint32_t resets;   /* how often counters were reset: all of them, or those of a subtree */
     uint32_t contexts; /* every id is less than this */
     uint32_t took_ns;  /* time to build this answer */
+    uint32_t reserved;
     /* Sums over the whole process; WIRE_UNKNOWN unless the request has WIRE_DUMP_SUMS. */
     int64_t requested_bytes, live_chunks, allocs, frees;
 
@@ -355,13 +355,13 @@ struct wire_remote {
     int64_t frees;            /* since the start */
 };
 
-/* Counts of realloc in a context, by the threads of one heap; a context may have several records.
+/* Counts of realloc in a context; a context may have several records, which the reader adds up.
  * All counts begin at the start of the process, or at the last reset of the counters. */
 struct wire_resizes {
     /* id; WIRE_NONE: `reallocs` counts calls of unknown contexts, for which the tables had no room
      */
     uint32_t context;
-    uint32_t heap;
+    uint32_t reserved;
     int64_t reallocs;         /* calls that resized a chunk and charged it to this context */
     int64_t copies;           /* calls among these that copied the chunk to another place */
     int64_t copied_bytes;     /* bytes that were copied */

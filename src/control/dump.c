@@ -417,7 +417,7 @@ static bool add_resizes(struct piece *piece, struct heap *heap, uint64_t place, 
         uint32_t used = load_acquire(&block->used);
         for (uint32_t i = 0; i < used; i++, number++) {
             const struct view_resizes *entry = &block->list[i];
-            struct wire_resizes told = {.heap = heap->number};
+            struct wire_resizes told = {0};
 #define X(name) told.name = (int64_t)(load_relaxed(&entry->counts.name) - entry->base.name);
             RESIZE_COUNTS(X)
 #undef X
@@ -442,7 +442,7 @@ static uint32_t resizes_piece(struct piece *piece) {
     int64_t lost = (int64_t)load_relaxed(&resizes_lost);
     struct wire_resizes *out = lost && !from ? piece_record(piece, sizeof *out) : NULL;
     if (out)
-        *out = (struct wire_resizes){.context = WIRE_NONE, .heap = WIRE_NONE, .reallocs = lost};
+        *out = (struct wire_resizes){.context = WIRE_NONE, .reallocs = lost};
     bool room = true;
     sums_begin();
     for (struct heap *heap = load_acquire(&heap_global.first); heap && room; heap = heap->next) {
@@ -526,7 +526,6 @@ void dump_head(const struct wire_dump_request *request, struct wire_dump *dump) 
         all = sums_all();
     dump->uptime_ns = control_uptime_ns();
     dump->slept_ns = os_slept_ns();
-    dump->pid = os_process_id();
     dump->depth = (uint32_t)load_relaxed(&options.depth);
     dump->exact = !load_relaxed(&heap_global.lost_views);
     dump->resets = sums_resets;

@@ -133,7 +133,7 @@ static void unpin(void) {
 }
 
 /* Writes a moment, and before it a directory if one is due (recorder_write_directory). */
-static void take_moment(uint64_t now, enum record_reason reason) {
+static void take_moment(uint64_t now) {
     struct walk walk;
     unpin(); /* in a forked child: the contexts that the parent watched */
     if (!recorder->tables)
@@ -151,7 +151,7 @@ static void take_moment(uint64_t now, enum record_reason reason) {
     recorder->sequence++;
     if (recorder_read_contexts(&walk)) {
         recorder_write_directory(now);
-        recorder_write_moment(&walk, reason);
+        recorder_write_moment(&walk);
     }
     store_release(&tree_read_until_ns, read_until_ns);
     unpin();
@@ -179,7 +179,7 @@ void record_look(void) {
     high = due ? high - high / 50 : high;
     recorder->high_bytes = used > high ? used : high;
     uint64_t cpu_ns = os_thread_cpu_ns();
-    take_moment(now, due ? RECORD_TIMER : RECORD_GREW);
+    take_moment(now);
     uint64_t after = os_now_exact_ns(), pause = (os_thread_cpu_ns() - cpu_ns) * SHARE;
     recorder->quiet_ns = after + pause;
     recorder->next_ns = after + (pause > EVERY_NS ? pause : EVERY_NS);

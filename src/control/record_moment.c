@@ -48,7 +48,7 @@ static void fill_dump(struct record_moment *moment, const struct sum *all) {
     __builtin_memcpy(moment->dump, &dump, sizeof moment->dump);
 }
 
-void recorder_write_moment(struct walk *walk, enum record_reason reason) {
+void recorder_write_moment(struct walk *walk) {
     char *room = recorder->tables->moment;
     struct record_block *block = (void *)room;
     struct record_moment *moment = (void *)(block + 1);
@@ -57,7 +57,6 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
     uint32_t previous = 0;
     *moment = (struct record_moment){.wall_ns = recorder_wall_ns(),
                                      .uptime_ns = control_uptime_ns(),
-                                     .reason = reason,
                                      .lost = (uint32_t)recorder->lost,
                                      .uid = (uint32_t)OS_CALL(SYS_geteuid, 0, 0, 0, 0, 0, 0)};
     recorder_read_cgroup(moment);
@@ -66,7 +65,6 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
         /* No room is left: the moment counts the context among those that are not watched. */
         if (at > end) {
             sums_add(&walk->rest, &watched->sum);
-            walk->rest_contexts++;
             continue;
         }
         at += make_entry(at, watched->id - previous, &watched->sum);
@@ -74,7 +72,6 @@ void recorder_write_moment(struct walk *walk, enum record_reason reason) {
         moment->entries++;
     }
     moment->entry_bytes = (uint32_t)(at - entries);
-    moment->rest_contexts = walk->rest_contexts;
     moment->rest = sums_of_rest(&walk->rest);
     fill_dump(moment, &walk->all);
     size_t bytes = sizeof *moment + moment->entry_bytes;

@@ -126,7 +126,6 @@ bool recorder_read_contexts(struct walk *walk) {
         if (watch(walk, id, &sum))
             continue;
         sums_add(&walk->rest, &sum);
-        walk->rest_contexts++;
     }
     sums_end();
     buffers_unmap(counted);

@@ -107,7 +107,6 @@ struct walk {
     int64_t least;   /* a context with at least this many live bytes is large */
     uint32_t cutoff; /* contexts last large at this moment or earlier are no longer watched */
     uint32_t place, before_count; /* index in tables->before, and its length */
-    uint64_t rest_contexts;       /* number of contexts with figures that are not watched */
     struct sum all, rest;         /* sum over all contexts; over those that are not watched */
 };
 
@@ -124,6 +123,6 @@ uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
  * recorder_failed has counted the loss. */
 bool recorder_write_directory(uint64_t now);
 /* Writes a moment with the contexts that recorder_read_contexts has chosen. */
-void recorder_write_moment(struct walk *walk, enum record_reason reason);
+void recorder_write_moment(struct walk *walk);
 
 #endif

@@ -214,9 +214,7 @@ uint64_t server_start_ticks(void) {
 }
 
 static void client_greet(struct client *client) {
-    struct wire_hello hello = {.pid = os_process_id(),
-                               .depth = (uint32_t)load_relaxed(&options.depth),
-                               .start_ticks = server_start_ticks()};
+    struct wire_hello hello = {.start_ticks = server_start_ticks(), .pid = os_process_id()};
     struct text version = {.bytes = hello.library_version,
                            .capacity = sizeof hello.library_version - 1};
     text_add(&version, MEMCTX_VERSION);

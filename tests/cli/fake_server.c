@@ -379,7 +379,6 @@ static void make_piece(const struct wire_piece_request *request) {
 
 static void make_head(struct wire_dump *head) {
     *head = (struct wire_dump){.uptime_ns = UPTIME_NS,
-                               .pid = (uint32_t)getpid(),
                                .depth = 32,
                                .exact = 1,
                                .contexts = 4,
@@ -415,8 +414,7 @@ static uint64_t start_ticks(void) {
 
 static bool say_hello(int fd) {
     struct wire_frame head = frame(WIRE_HELLO, sizeof(struct wire_hello));
-    struct wire_hello hello = {
-        .pid = (uint32_t)getpid(), .depth = 32, .start_ticks = start_ticks()};
+    struct wire_hello hello = {.start_ticks = start_ticks(), .pid = (uint32_t)getpid()};
     strcpy(hello.library_version, "fake");
     if (is("close")) {
         return false;

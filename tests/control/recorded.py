@@ -60,7 +60,7 @@ def patch(data, at, offset, bytes_new):
 
 def ids_of(body):
     """The ids of the entries in the body of a moment."""
-    count, entry_bytes = struct.unpack_from("<II", body, 20)
+    count, entry_bytes = struct.unpack_from("<II", body, 16)
     numbers, value, shift = [], 0, 0
     for byte in body[len(body) - entry_bytes:]:
         value |= (byte & 127) << shift
@@ -134,7 +134,7 @@ def check_whole(path, ended_s):
     for field in ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes"):
         total = sum(context["self"][field] for context in dump["contexts"])
         check_equal(total, dump["totals"][field], f"sum of {field} over the contexts")
-    said = struct.unpack_from("<qqqq", moments[-1][2], 120 + 40)
+    said = struct.unpack_from("<qqqq", moments[-1][2], 112 + 40)
     totals = dump["totals"]
     check_equal((totals["requested_bytes"], totals["live_chunks"], totals["allocs"],
                  totals["frees"]),

@@ -191,7 +191,7 @@ def recording_is_switched_on_and_off():
             check_whole(recording_of(one, target.pid), time.time())
 
 
-SLEPT_AT = 120 + 8  # offset of slept_ns in a moment
+SLEPT_AT = 112 + 8  # offset of slept_ns in a moment
 
 
 @test

@@ -392,7 +392,7 @@ def sleeper():
 
 
 def hello(pid, ticks, **head):
-    body = wire.struct_bytes("wire_hello", pid=pid, depth=32, start_ticks=ticks,
+    body = wire.struct_bytes("wire_hello", pid=pid, start_ticks=ticks,
                              library_version=b"0.0")
     return frame(constant("WIRE_HELLO"), body, **head)
 

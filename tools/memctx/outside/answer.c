@@ -96,7 +96,6 @@ static bool answer_head(struct outside *outside, const struct wire_dump_request 
         dump->uptime_ns = core_uptime_ns(tables);
     else
         tell_uptime(outside, dump);
-    dump->pid = (uint32_t)tables->reach.pid;
     uint64_t depth_at = ADDRESS(tables, options) + OFFSET(tables, options, depth);
     size_t depth_bytes = tables->root.fields[OUTSIDE_options_depth].bytes;
     dump->depth = (uint32_t)tables_word(tables, depth_at, depth_bytes < 8 ? depth_bytes : 8);
@@ -179,8 +178,7 @@ static void answer_resizes(struct outside *outside, const struct wire_piece_requ
     uint64_t next = (uint32_t)request->from;
     if (request->from == 0 && tables->resizes_lost != 0)
         *(struct wire_resizes *)answer_add_record(answer, sizeof(struct wire_resizes)) =
-            (struct wire_resizes){
-                .context = WIRE_NONE, .heap = WIRE_NONE, .reallocs = (int64_t)tables->resizes_lost};
+            (struct wire_resizes){.context = WIRE_NONE, .reallocs = (int64_t)tables->resizes_lost};
     for (uint64_t i = request->from >> 32; i < tables->heap_count; i++, next = 0) {
         const struct seen_heap *heap = &tables->heaps[tables->order[i]];
         for (; next < heap->resize_count; next++) {

@@ -34,7 +34,6 @@ static void take_resizes(struct tables *tables, struct seen_heap *heap, const ch
         heap->resizes = cli_grow(heap->resizes, 2 * heap->resize_count + 1, sizeof *heap->resizes);
     heap->resizes[heap->resize_count++] = (struct wire_resizes){
         .context = heap->context_of[view],
-        .heap = heap->number,
         .reallocs = (int64_t)(counts.reallocs - base.reallocs),
         .copies = (int64_t)(counts.copies - base.copies),
         .copied_bytes = (int64_t)(counts.copied_bytes - base.copied_bytes),
