@@ -238,6 +238,12 @@ static void tell_left_out(struct text *text, const struct writer *writer, uint64
     text_add_kib(text, bytes);
     text_add(text, " and leaves out ");
     text_add_number(text, (int64_t)out->contexts);
+    if (out->most_bytes <= 0) {
+        text_add(text, " contexts that hold nothing; for each of these contexts, memctx diff shows "
+                       "only growth of its bytes and not of its counters; memctx dump TARGET -o "
+                       "FILE keeps all");
+        return;
+    }
     text_add(text, " contexts that hold at most ");
     text_add_number(text, out->most_bytes);
     text_add(text, " bytes each, ");

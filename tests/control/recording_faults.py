@@ -42,6 +42,13 @@ def recording_without_a_directory():
             check_equal(target.process.wait(timeout=60), 7, "exit status")
             text = target.process.stderr.read().decode()
             check("nothing is recorded" in text and "/dev/null/rec" in text, f"stderr: {text}")
+        with plain_program(runtime, "/tmp/" + 300 * "d/", MEMCTX_VERBOSE="1") as target:
+            target.hear()
+            target.wait_socket()
+            target.say("exit")
+            check_equal(target.process.wait(timeout=60), 7, "exit status")
+            text = target.process.stderr.read().decode()
+            check("MEMCTX_RECORD has more than 511 bytes" in text, f"stderr: {text}")
     for where in ("/dev/null/rec", "/proc"):
         done = run_cli("run", f"--record={where}", "true")
         check_equal(done.returncode, 1, f"exit status of memctx run --record={where}")
