@@ -521,6 +521,16 @@ def top_restores():
 
 
 @test
+def top_has_the_size_of_the_terminal():
+    """COLUMNS and LINES in the environment do not count: a shell may have exported old ones."""
+    with lively() as live:
+        for size in ("999999999", "3", "wide"):
+            with top(live, COLUMNS=size, LINES=size) as screen:
+                screen.wait("load_chunk", f"the first look with COLUMNS={size}")
+                quit_top(screen)
+
+
+@test
 def top_of_several():
     """Several targets: top lists them, Enter shows one of them; --all finds them, --batch prints
     the list. Each has the full name by which the user started it."""

@@ -117,6 +117,9 @@ static void stop(void) {
 static void open_screen(struct ui *ui) {
     setlocale(LC_CTYPE, "");
     ui->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    /* curses would prefer these to the size of the terminal; they are often old, or nonsense */
+    unsetenv("LINES");
+    unsetenv("COLUMNS");
     catch_signals(); /* before newterm: curses installs no handler where the program has one */
     terminal.screen = newterm(NULL, stdout, stdin);
     if (!terminal.screen)
