@@ -84,6 +84,38 @@ def leave_room(target, bytes_left):
     resource.prlimit(target.pid, resource.RLIMIT_AS, (size + bytes_left, resource.RLIM_INFINITY))
 
 
+HOLDER = """
+import sys
+kept = [bytearray(1 << 20) for _ in range(160)]
+for one in kept:
+    one[::4096] = bytes(256)
+print("look", flush=True)
+sys.stdin.readline()
+"""
+
+
+@test
+def a_limit_that_is_near():
+    """doctor warns of a limit of which less than a twentieth is left, also if nothing grows, and
+    names the call path that holds most; with more room it says nothing."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", HOLDER], directory,
+                                            MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        leave_room(target, 64 << 20)
+        check_equal([one["id"] for one in doctor(target)["findings"] if one["id"] == "near-limit"],
+                    [], "with 64 MiB left")
+        leave_room(target, 5 << 20)
+        first, text = doctor(target)["findings"][0], told(target)
+        page = run_cli("report", target.pid, "-o", "-", env=target.cli_env).stdout
+    check_equal((first["id"], first["severity"]), ("near-limit", "warning"), "the first finding")
+    check(0 < first["bytes"] <= 5 << 20, f"bytes that are left: {first}")
+    check(names(first, "PyByteArray_Resize"), f"path: {first['path'][:4]}")
+    check(re.search(r"only [45]\.\d MiB are left of RLIMIT_AS \(", verdict(text)), text)
+    check(re.search(r"[45]\.\d MiB are left of .* MiB\s+\(RLIMIT_AS\)", text), text)
+    check("near-limit" in page, "the page does not tell of the limit")
+
+
 @test
 @in_tries  # on a busy machine marks may be late
 def history_late_leak():

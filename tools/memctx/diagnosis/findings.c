@@ -10,6 +10,60 @@
 #include "diagnosis/forecast.h"
 #include "diagnosis/look.h"
 
+/* --- a limit that is near -------------------------------------------------------------------- */
+
+#define NEAR_PART 20           /* a limit is near if less than 1/NEAR_PART of it is left, and */
+#define NEAR_BYTES (256 * MIB) /* less than this */
+#define HOLDER_PART 4          /* the process holds at least 1/HOLDER_PART of the limit */
+
+/* True if a finding already tells when the limit will be reached (forecast_tell_ends). */
+static bool is_forecast(const struct look *look) {
+    bool ends = false;
+    for (size_t i = 0; i < look->findings->count; i++)
+        ends |= look->findings->list[i].use.ends;
+    return ends && look->input->now_s;
+}
+
+/* Finds little room below a limit. A limit of a control group or of the machine counts only if this
+ * process holds much of it: otherwise other processes are to blame, and each process would get the
+ * finding. */
+static void look_for_near_limit(struct look *look, const struct rule *rule) {
+    const struct limits_found *limit = look->input->limit;
+    int64_t rss = model_tame(look->input->ledger->rss_bytes);
+    if (!limit || limit->left_bytes < 0 || limit->left_bytes >= NEAR_BYTES ||
+        limit->left_bytes >= limit->bytes / NEAR_PART || is_forecast(look))
+        return;
+    bool own = strncmp(limit->from, "RLIMIT_", 7) == 0;
+    if (!own && rss < limit->bytes / HOLDER_PART)
+        return;
+    struct blame blame;
+    int64_t *live = cli_alloc(look->model->figures_count, sizeof *live);
+    for (size_t i = 1; i < look->model->figures_count; i++)
+        live[i] = larger(0, look->totals[i].requested_bytes);
+    look_blame(look, &blame, live, limit->bytes / HOLDER_PART);
+    double left = share(limit->left_bytes, limit->bytes);
+    struct finding *finding =
+        blame.count > 0
+            ? finding_on(look, rule, SEVERITY_WARNING, &blame.suspects[0], limit->left_bytes, left)
+            : finding_new(look, rule, SEVERITY_WARNING, limit->left_bytes, left);
+    char *holds = blame.count == 0
+                      ? cli_copy("")
+                      : cli_format("; %s %s in use",
+                                   blame.suspects[0].count > 1 ? "these call paths have"
+                                                               : "this call path has",
+                                   look_bytes(blame.suspects[0].figure));
+    finding->evidence =
+        cli_format("%s are left of %s (%s); the resident set of the process is %s%s",
+                   look_bytes(limit->left_bytes), look_bytes(limit->bytes), limit->from,
+                   look_bytes(rss), holds);
+    finding->verdict =
+        cli_format("only %s are left of %s", look_bytes(limit->left_bytes), limit->from);
+    finding->action = look_closer(look, "dump", " --flat", finding);
+    free(holds);
+    blame_free(&blame);
+    free(live);
+}
+
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
 /* Returns the highest resident set of the process so far; for a recording, the highest one in its
@@ -208,6 +262,9 @@ static const struct rule rules[] = {
      "no call paths for it. If that goes on, memory runs out.",
      "Find out which code maps this memory, and what should unmap it and when.", NULL,
      look_for_mapped_growth},
+    {"near-limit", "little memory left below a limit",
+     "If the process needs more than that at once, malloc fails, or the kernel kills the process.",
+     "Raise the limit, or let the program hold less.", COUNTED, look_for_near_limit},
     {"rounding", "sizes just above a block size",
      "Each chunk occupies a whole block of the next larger size.",
      "Slightly smaller chunks, or several objects in one chunk, would save the difference.",
