@@ -525,8 +525,9 @@ def marks_that_are_too_large():
         check_equal(status, constant("WIRE_OK"), f"the mark: {body!r}")
         check("leaves out" in body.decode(), body)
         check(rise <= RISE_MAX_KIB, f"a mark takes {rise} KiB")
-        left_out, most, left_bytes = (int(word) for word in re.search(
-            r"leaves out (\d+) contexts that hold at most (\d+) bytes each, (\d+) bytes in all",
+        left_out, most, left_bytes = (int(word or 0) for word in re.search(
+            r"leaves out (\d+) contexts that hold "
+            r"(?:nothing|at most (\d+) bytes each, (\d+) bytes)",
             body.decode()).groups())
         name = b"m".ljust(constant("WIRE_MARK_NAME_MAX"), b"\0")
         entries = sum(wire.get(piece, "wire_piece.count")

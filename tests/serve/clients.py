@@ -82,9 +82,11 @@ def bad_addresses_and_queries():
                     "/debug/pprof/allocs?seconds=0", "/debug/pprof/allocs?seconds=-1",
                     "/debug/pprof/allocs?seconds=",
                     "/debug/pprof/allocs?seconds=99999999999999999999", "/doctor?process=x",
-                    "/doctor?target"):
+                    "/doctor?target", "/doctor?target=1&target=2",
+                    "/debug/pprof/allocs?seconds=1&seconds=1"):
             body = server.get(url, status=400)
             check(body.startswith(b"memctx: ") and body.endswith(b"\n"), f"{url}: {body!r}")
+            check_equal(b"is given twice" in body, url.count("=") == 2, url)
             check_equal(b"; /debug/pprof/allocs?seconds=N gives" in body,
                         url == "/debug/pprof/heap?seconds=1", f"a hint at allocs: {url}")
         for count, status in ((100, 400), (101, 414), (500, 414), (2000, 414), (8000, 414)):

@@ -169,7 +169,8 @@ def a_process_is_chosen_by_name_and_number():
             check_equal(server.get("/metrics?x=1", status=400),
                         b"memctx: this address takes no x=; it takes no arguments\n",
                         "an address without arguments")
-            server.get(f"/doctor?target={OWN_NAME}&process=3", status=404)
+            check(b" with process=3; / lists" in
+                  server.get(f"/doctor?target={OWN_NAME}&process=3", status=404), "no number")
             first.kill()
             check_equal(json.loads(server.get("/doctor"))["pid"], second.pid,
                         "the only one that is left")

@@ -177,6 +177,7 @@ static const struct address live_addresses[] = {
 struct argument_check {
     const struct address *address;
     struct request_refusal *refusal;
+    unsigned seen; /* bit N: argument N of the address was given */
     bool good;
 };
 
@@ -209,6 +210,10 @@ static enum MHD_Result check_argument(void *closure, enum MHD_ValueKind kind, co
         check->good = refuse_argument(check, key);
     else if (!value || value[0] == '\0')
         check->good = refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "%s= needs a value", key);
+    else if (check->seen & 1U << at)
+        check->good =
+            refuse(check->refusal, MHD_HTTP_BAD_REQUEST, "%s= is given twice; give it once", key);
+    check->seen |= 1U << at;
     return check->good ? MHD_YES : MHD_NO;
 }
 
@@ -241,9 +246,12 @@ static bool read_target(struct request_query *query, struct MHD_Connection *conn
     if (count == 1)
         return true;
     if (count == 0) {
+        char which[40] = "";
+        if (number > 0)
+            snprintf(which, sizeof which, " with process=%u", number);
         return refuse(refusal, MHD_HTTP_NOT_FOUND,
-                      "no such process is served%s%.100s; / lists those that are",
-                      target ? ": " : "", target ? target : "");
+                      "no such process is served%s%.100s%s; / lists those that are",
+                      target ? ": " : "", target ? target : "", which);
     }
     return refuse(refusal, MHD_HTTP_BAD_REQUEST,
                   "%zu processes are served; name one with target=%s; / lists them", count,
@@ -335,7 +343,7 @@ bool request_read(struct request_query *query, struct MHD_Connection *connection
     query->kind = address->kind;
     query->format = exposition_choose(
         mhd.lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT));
-    struct argument_check check = {address, refusal, true};
+    struct argument_check check = {.address = address, .refusal = refusal, .good = true};
     mhd.get_connection_values(connection, MHD_GET_ARGUMENT_KIND, check_argument, &check);
     if (!check.good ||
         !read_number(connection, "seconds", REQUEST_SECONDS_MAX, &query->seconds, refusal) ||

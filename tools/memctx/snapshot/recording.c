@@ -209,7 +209,7 @@ static bool choose(const struct snapshot_replay *reader, const char *when, size_
     if (packed <= 0) {
         return cli_fail(reader->failure, CLI_USAGE,
                         "@%s is no moment of a recording; it is @now, @start or @-TIME, such as "
-                        "@-10m (ms, s, m, h or d)",
+                        "@-10m; a TIME from 100ms to 30d (ms, s, m, h or d)",
                         when);
     }
     uint64_t back = (uint64_t)(packed / MEMCTX_MARKS_PACK) * 1000000, end = time_of(reader, last);
