@@ -120,8 +120,9 @@ struct record_moment {
     uint32_t cgroup_above;
     uint32_t reserved;
     /* Use and limit of the control group, or of a group above it if that group's limit leaves less
-     * room; the kills are those in the control group itself. WIRE_UNKNOWN: the group has no file
-     * with the figure, or no limit. */
+     * room. The use is without file contents that nobody used lately (inactive_file). The kills are
+     * those in the control group itself. WIRE_UNKNOWN: the group has no file with the figure, or no
+     * limit. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     struct wire_sums rest; /* the sum over the contexts that have figures, but no entry */
     /* The members of struct wire_dump before `exe`. Their sums cover all contexts. */

@@ -27,7 +27,7 @@ static int64_t number_of(const char *text) {
  * `folder_length` bytes of recorder->cgroup. The number follows `line_name` at the start of a line,
  * or begins the first line if `line_name` is NULL. WIRE_UNKNOWN: there is no number. */
 static int64_t read_figure(size_t folder_length, const char *file, const char *line_name) {
-    char path[600], room[512];
+    char path[600], room[4096];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
     text_add_bytes(&text, recorder->cgroup, folder_length);
     text_add(&text, file);
@@ -46,20 +46,31 @@ static int64_t read_figure(size_t folder_length, const char *file, const char *l
     return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value;
 }
 
+/* Returns the bytes that a group uses, less file contents that nobody used lately: the kernel gives
+ * these back before memory is short, and they fill most groups up to their limit. */
+static int64_t read_use(size_t length) {
+    bool v1 = recorder->cgroup_v1;
+    int64_t bytes = read_figure(length, v1 ? "/memory.usage_in_bytes" : "/memory.current", NULL);
+    int64_t files =
+        read_figure(length, "/memory.stat", v1 ? "total_inactive_file " : "inactive_file ");
+    if (bytes == WIRE_UNKNOWN || files == WIRE_UNKNOWN)
+        return bytes;
+    return bytes > files ? bytes - files : 0;
+}
+
 /* The limit of a group above holds for the process, too. The loop ends at the mount point, because
  * the process sees no group above it. The length of the path bounds the number of groups. */
 void recorder_read_cgroup(struct record_moment *moment) {
-    const char *use = recorder->cgroup_v1 ? "/memory.usage_in_bytes" : "/memory.current";
     const char *most = recorder->cgroup_v1 ? "/memory.limit_in_bytes" : "/memory.max";
     const char *events = recorder->cgroup_v1 ? "/memory.oom_control" : "/memory.events";
     size_t length = text_length(recorder->cgroup);
     int64_t least = INT64_MAX; /* bytes that the tightest limit so far leaves */
-    moment->cgroup_bytes = read_figure(length, use, NULL);
+    moment->cgroup_bytes = read_use(length);
     moment->cgroup_limit = WIRE_UNKNOWN;
     moment->cgroup_oom_kills = read_figure(length, events, "oom_kill ");
     for (uint32_t above = 0;; above++) {
         int64_t limit = read_figure(length, most, NULL);
-        int64_t bytes = limit == WIRE_UNKNOWN ? WIRE_UNKNOWN : read_figure(length, use, NULL);
+        int64_t bytes = limit == WIRE_UNKNOWN ? WIRE_UNKNOWN : read_use(length);
         if (bytes != WIRE_UNKNOWN && limit - bytes < least) {
             least = limit - bytes;
             moment->cgroup_bytes = bytes;

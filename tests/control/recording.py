@@ -105,6 +105,39 @@ def recording_outlives_the_oom_killer():
         os.rmdir(group)
 
 
+@test
+def recording_does_not_count_cached_files():
+    """File contents that nobody used lately fill most control groups up to their limit; the use in
+    a recording does not have them, so postmortem takes no killed process for one of the OOM killer,
+    and finds no limit that is near."""
+    group, limit, inner = own_memory_cgroup()
+    members = os.path.join(inner, "cgroup.procs")
+    try:
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(CGROUP_BYTES))
+        with recorded(members=members) as (target, directory):
+            cached = os.path.join(directory, "cached")
+            harness.run_program(["/bin/sh", "-c", f"echo $$ >{members} && dd if=/dev/zero "
+                                                  f"of={cached} bs=1M count={CGROUP_BYTES >> 20} "
+                                                  "conv=fsync"], os.environ)
+            use = int(read(limit.replace("limit_in_bytes", "usage_in_bytes")
+                           .replace("memory.max", "memory.current")))
+            if use < CGROUP_BYTES * 0.9:
+                raise Skip(f"the files take no memory of the group, which uses {use} bytes")
+            path = recording_of(directory, target.pid)
+            wait_moments(path, len(moments_of(read(path))) + 1)
+            target.kill()
+            report = postmortem_of(path)
+        check("perhaps" not in report["ended_text"], report["ended_text"])
+        check(report["cgroup_bytes"] < CGROUP_BYTES // 2, f"the use: {report['cgroup_bytes']}")
+        check_equal(report["cgroup_limit_bytes"], CGROUP_BYTES, "the limit")
+        check(report["verdict"] != "little memory left below a limit", report)
+    finally:
+        wait_until(lambda: not read(members), "the end of the group's members")
+        os.rmdir(inner)
+        os.rmdir(group)
+
+
 def check_oom(target, path, above, members):
     """Lets the program leak until the kernel kills it, and checks the recording."""
     wait_moments(path)
