@@ -12,6 +12,7 @@ from harness import (CLI, Target, build_program, check, check_equal, in_tries, r
                      runtime_dir, test, wait_until)
 from clitest import cli, expect, scratch, succeed, target
 from screen import Terminal
+from streamed import many
 
 TITLES = r"LIVE +>?GROWTH/S +>?WASTE +>?ALLOCS/S +>?CHUNKS"
 LONG_NAME = "lively-under-a-long-name"
@@ -528,6 +529,19 @@ def top_has_the_size_of_the_terminal():
             with top(live, COLUMNS=size, LINES=size) as screen:
                 screen.wait("load_chunk", f"the first look with COLUMNS={size}")
                 quit_top(screen)
+
+
+@test
+def top_begins_with_all_contexts():
+    """One look reads at most 110 000 contexts. The first frame has the figures of all contexts
+    nevertheless, so its tree adds up to the process."""
+    with many(130000) as live:
+        frame = json.loads(succeed("top", live.pid, "--batch", "1", "--tree", "--json",
+                                   env=live.cli_env))
+    root, process = frame["tree"][0], frame["process"]
+    check(process["contexts"] > 1000000, f"contexts: {process}")
+    check_equal(*[(one["requested_bytes"], one["live_chunks"]) for one in (root, process)],
+                "live bytes and chunks of the tree")
 
 
 @test

@@ -117,7 +117,7 @@ static bool look(struct watch *watch) {
         return false;
     if (first) {
         set_exe(watch, &head);
-        watch_take_new(watch, 0);
+        watch_take_new(watch);
         keep_recording(watch, recording_open(&watch->facts));
     }
     rates_begin(&watch->rates);
@@ -279,6 +279,7 @@ void watch_end(struct watch *watch) {
     else
         watch_drop_model(watch);
     rates_clear(&watch->rates);
+    free(watch->new.list);
     free(watch->asked);
     free(watch->program);
 }

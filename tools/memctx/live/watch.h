@@ -42,6 +42,15 @@ struct watch_totals {
     double uptime_s; /* uptime of the process when these figures were read */
 };
 
+/* The sums of contexts that were loaded, until `rates` takes them. */
+struct watch_new {
+    struct watch_new_sums {
+        uint32_t context; /* index */
+        int64_t live_bytes, live_chunks, allocs;
+    } * list;
+    size_t count, room;
+};
+
 struct watch {
     struct process_facts facts;
     char *program; /* name of the program as the user started it */
@@ -59,7 +68,8 @@ struct watch {
     double tried_s;    /* time when the caller last asked the process; set by the caller */
 
     struct loader loader;
-    struct model model; /* tree and names; its figures are old, `rates` has the present figures */
+    struct model model; /* tree and names, without figures, which are in `rates` */
+    struct watch_new new;
     bool loaded;
     uint32_t version; /* rises when the model gets other contexts or names */
     bool stale;       /* the library has given an id of the model to another path */

@@ -2,6 +2,8 @@
 /* watch_figures.c - reads the figures of one look: totals, contexts, pages. */
 #include "live/watch_internal.h"
 
+#include <stdlib.h>
+
 void watch_set_totals(struct watch *watch, const struct wire_dump *head,
                       const struct wire_survey *survey) {
     struct watch_totals *totals = &watch->totals, before = *totals;
@@ -40,8 +42,6 @@ static enum loader_visit visit_figures(struct loader *loader, const struct wire_
         watch->stale = true;
         return LOADER_DROP;
     }
-    if (known->figures->number == 0)
-        model_own_figures(model, known)->self.allocs = sums->allocs;
     rates_set(&watch->rates, index, (double)loader->survey.uptime_ns / 1e9, sums->requested_bytes,
               sums->live_chunks, sums->allocs);
     return LOADER_DROP;
@@ -90,24 +90,19 @@ bool watch_ask_figures(struct watch *watch) {
     return good;
 }
 
-static void forget_pages(struct model_totals *self) {
-    self->block_bytes = self->reserved_bytes = self->pages = 0;
-    self->resident_bytes = self->pinned_bytes = self->sole_pinned_bytes = 0;
-}
-
 bool watch_ask_pages(struct watch *watch) {
     struct model *model = &watch->model;
     struct wire_piece_request request = {.part = WIRE_PART_PAGES, .flags = WIRE_DUMP_LIGHT};
     watch->loader.figures = (struct figures){0};
-    for (size_t i = 0; i < model->figures_count; i++)
-        forget_pages(&model_figures_at(model, i)->self);
-    if (!watch_ask_pieces(watch, &watch->loader, &request))
-        return false;
-    for (size_t i = 0; i < model->context_count; i++) {
-        int64_t held = model->contexts[i].figures->self.reserved_bytes;
-        int64_t waste = rates_less(held, rates_own(&watch->rates, i)->live_bytes);
+    int64_t *held = cli_alloc(model->context_count, sizeof *held);
+    watch->loader.held = held;
+    bool good = watch_ask_pieces(watch, &watch->loader, &request);
+    watch->loader.held = NULL;
+    for (size_t i = 0; i < model->context_count && good; i++) {
+        int64_t waste = rates_less(held[i], rates_own(&watch->rates, i)->live_bytes);
         /* The live bytes were read before the pages, so they may exceed the bytes in pages. */
         rates_set_waste(&watch->rates, i, waste < 0 && waste != WIRE_UNKNOWN ? 0 : waste);
     }
-    return true;
+    free(held);
+    return good;
 }

@@ -38,10 +38,8 @@ bool watch_ask_pieces(struct watch *watch, struct loader *loader,
 void watch_free_model(struct model *model);
 /* Frees the model of a process, with the names. */
 void watch_drop_model(struct watch *watch);
-/* Makes room for new contexts, and sets the figures that came with their records. In the first look
- * sets none: that look reads all figures right afterwards, and a rate over so short a time would
- * mean nothing. */
-void watch_take_new(struct watch *watch, size_t from);
+/* Makes room for new contexts, and sets the figures that came with their records. */
+void watch_take_new(struct watch *watch);
 /* Loads all contexts and modules into watch->model. */
 bool watch_load_all(struct watch *watch);
 /* Loads all contexts again, because the library has given ids of removed contexts to other paths. A

@@ -30,15 +30,40 @@ void watch_free_model(struct model *model) {
     model_drop(model);
 }
 
-void watch_take_new(struct watch *watch, size_t from) {
-    struct model *model = &watch->model;
-    bool first = watch->rates.look == 0;
-    rates_reserve(&watch->rates, model->context_count);
-    for (size_t i = from; i < model->context_count && !first; i++) {
-        const struct model_totals *self = &model->contexts[i].figures->self;
-        rates_set(&watch->rates, i, watch->read_s, self->requested_bytes, self->live_chunks,
-                  self->allocs);
+/* Keeps the sums of a new context for watch_take_new. The first look takes them at once, as if the
+ * context had never been read: that look may not read all contexts, and a rate over the short time
+ * to its reading would mean nothing. */
+static void take_sums(struct loader *loader, uint32_t context, const struct wire_sums *sums) {
+    struct watch *watch = loader->visit_argument;
+    struct watch_new *new = &watch->new;
+    if (watch->rates.look == 0) {
+        rates_reserve(&watch->rates, (size_t)context + 1);
+        rates_set(&watch->rates, context, -1, sums->requested_bytes, sums->live_chunks,
+                  sums->allocs);
+        return;
     }
+    if (new->count == new->room) {
+        new->room = 2 * new->room + 64;
+        new->list = cli_grow(new->list, new->room, sizeof *new->list);
+    }
+    new->list[new->count++] =
+        (struct watch_new_sums){context, sums->requested_bytes, sums->live_chunks, sums->allocs};
+}
+
+static void drop_new(struct watch *watch) {
+    free(watch->new.list);
+    watch->new = (struct watch_new){0};
+}
+
+void watch_take_new(struct watch *watch) {
+    struct model *model = &watch->model;
+    rates_reserve(&watch->rates, model->context_count);
+    for (size_t i = 0; i < watch->new.count; i++) {
+        const struct watch_new_sums *sums = &watch->new.list[i];
+        rates_set(&watch->rates, sums->context, watch->read_s, sums->live_bytes, sums->live_chunks,
+                  sums->allocs);
+    }
+    drop_new(watch);
     if (model->context_count > watch->asked_room) {
         watch->asked_room = model->context_count + model->context_count / 4;
         watch->asked = cli_grow(watch->asked, watch->asked_room, sizeof *watch->asked);
@@ -55,7 +80,10 @@ static bool ask_contexts(struct watch *watch, uint64_t from_id) {
                                           .from = WIRE_FROM_ID(from_id)};
     struct wire_piece_request modules = {.part = WIRE_PART_MODULES,
                                          .from = watch->model.module_count};
+    drop_new(watch);
     watch->loader.visit = NULL;
+    watch->loader.visit_argument = watch;
+    watch->loader.take_sums = take_sums;
     return watch_ask_pieces(watch, &watch->loader, &contexts) &&
            watch_ask_head(watch, WIRE_DUMP_BEGIN, &head) &&
            watch_ask_pieces(watch, &watch->loader, &modules) && loader_check_frames(&watch->loader);
@@ -172,7 +200,7 @@ bool watch_reload(struct watch *watch) {
         (struct rates){.look = before.look, .has_base = before.has_base, .since_s = before.since_s};
     bool good = watch_load_all(watch);
     if (good) {
-        watch_take_new(watch, 0);
+        watch_take_new(watch);
         free(watch->model.exe);
         watch->model.exe = cli_copy(old.exe);
         keep_names(&watch->model, &old);
@@ -209,7 +237,7 @@ bool watch_append(struct watch *watch) {
         watch->stale = true;
         return false;
     }
-    watch_take_new(watch, before);
+    watch_take_new(watch);
     return true;
 }
 

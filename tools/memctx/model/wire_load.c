@@ -277,7 +277,9 @@ static bool take_context(struct loader *loader, struct records *records) {
     struct model_context *context = context_of(loader, &wire, &parts);
     if (!context)
         return false;
-    if (parts.has_sums && (wire.holds & WIRE_CONTEXT_FURTHER) != 0)
+    if (parts.has_sums && loader->take_sums)
+        loader->take_sums(loader, (uint32_t)(context - model->contexts), &parts.sums);
+    else if (parts.has_sums && (wire.holds & WIRE_CONTEXT_FURTHER) != 0)
         add_sums(&model_own_figures(model, context)->self, &parts.sums);
     else if (parts.has_sums)
         set_sums(&model_own_figures(model, context)->self, &parts.sums);
@@ -465,10 +467,20 @@ static uint32_t page_context(const struct loader *loader, uint32_t id) {
     return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
 }
 
-static struct model_figures *figures_of(const struct loader *loader, uint32_t index) {
+/* Returns the figures to which the bytes in pages are added. */
+static struct model_figures *figures_of(const struct loader *loader, uint32_t index,
+                                        struct model_figures *spare) {
     struct model *model = loader->model;
+    if (loader->held)
+        return spare;
     return model_own_figures(model,
                              index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
+}
+
+static void take_held(struct loader *loader, uint32_t index, struct model_figures *spare) {
+    if (loader->held && index != WIRE_NONE)
+        loader->held[index] = model_add(loader->held[index], spare->self.reserved_bytes);
+    *spare = (struct model_figures){0};
 }
 
 /* Adds the page to the model. A record that continues the last page (`further`) adds nothing; its
@@ -512,13 +524,17 @@ static bool take_page(struct loader *loader, struct records *records) {
         return damaged(loader, "a page has shares that do not exist");
     if (loader->keep_pages && !keep_page(loader, &page))
         return damaged(loader, "shares of a page that is not there");
-    figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context), &page);
+    struct model_figures spare = {0};
+    figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context, &spare),
+                     &page);
+    take_held(loader, page.context, &spare);
     for (uint32_t i = 0; i < page.share_count; i++) {
         struct wire_share wire = {0};
         take(records, &wire, sizeof wire);
         struct model_share share = {page_context(loader, wire.context), wire.live};
-        figures_add_share(&loader->figures, figures_of(loader, share.context), &page, wire.live,
-                          wire.resident);
+        figures_add_share(&loader->figures, figures_of(loader, share.context, &spare), &page,
+                          wire.live, wire.resident);
+        take_held(loader, share.context, &spare);
         if (loader->keep_pages)
             keep_share(loader, &share);
     }

@@ -31,6 +31,12 @@ struct loader {
     } (*visit)(struct loader *loader, const struct wire_context *context,
                const struct wire_sums *sums, char *label);
     void *visit_argument;
+    /* Is called with the sums of each context that the model keeps; the model then gets no figures.
+     * NULL: the figures of the model's contexts get the sums. */
+    void (*take_sums)(struct loader *loader, uint32_t context, const struct wire_sums *sums);
+    /* held[index of a context]: is increased by the bytes that the context holds in pages; the
+     * model then gets no figures. NULL: the figures of the model's contexts get the bytes. */
+    int64_t *held;
     /* the model has only some contexts; pages of all other contexts count for model->left_out */
     bool partial;
     uint32_t contexts;         /* number of contexts that the head announced */
