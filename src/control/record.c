@@ -82,7 +82,7 @@ static void complain(int64_t error) {
     text_add(&text, "memctx: nothing is recorded; ");
     if (!recorder->directory[0]) { /* record_init had no room for it */
         text_add(&text, "the path of the directory in MEMCTX_RECORD has more than ");
-        text_add_number(&text, sizeof recorder->directory - 1);
+        text_add_number(&text, RECORD_FOLDER_MAX);
         text_add(&text, " bytes; choose a shorter one");
     } else {
         text_add(&text, "MEMCTX_RECORD names the directory ");
@@ -235,7 +235,7 @@ bool record_switch(const char *directory, struct text *answer) {
     }
     if (directory[0] != '/' || text_length(directory) >= sizeof recorder->directory) {
         text_add(answer, " takes off, or the absolute path of a directory, of at most ");
-        text_add_number(answer, sizeof recorder->directory - 1);
+        text_add_number(answer, RECORD_FOLDER_MAX);
         text_add(answer, " bytes");
         return false;
     }

@@ -42,7 +42,7 @@ struct record_tables {
 };
 
 struct recorder {
-    char directory[512];
+    char directory[RECORD_FOLDER_MAX + 1];
     char path[640];         /* path of the recording's file */
     bool at_once;           /* the first moment is due 100 ms after the start, else 2 s */
     bool complained;        /* the message that the directory cannot be used was printed */

@@ -49,10 +49,13 @@ def recording_without_a_directory():
             check_equal(target.process.wait(timeout=60), 7, "exit status")
             text = target.process.stderr.read().decode()
             check("MEMCTX_RECORD has more than 511 bytes" in text, f"stderr: {text}")
-    for where in ("/dev/null/rec", "/proc"):
-        done = run_cli("run", f"--record={where}", "true")
-        check_equal(done.returncode, 1, f"exit status of memctx run --record={where}")
-        check("--record" in done.stderr, done.stderr)
+    with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        long = os.path.join(directory, "d" * 255, "d" * 255)
+        os.makedirs(long)
+        for where in ("/dev/null/rec", "/proc", long):
+            done = run_cli("run", f"--record={where}", "true")
+            check_equal(done.returncode, 1, f"exit status of memctx run --record={where}")
+            check("--record" in done.stderr, done.stderr)
 
 
 @test

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <memctx/record.h>
+
 #include "rules/rule_start.h"
 #include "target/program.h"
 #include "verbs/record_names.h"
@@ -115,6 +117,9 @@ static void set_record(const char *directory) {
         cli_die(CLI_REFUSED, "--record: %s cannot be read; %s", directory, strerror(errno));
     if (!S_ISDIR(status.st_mode))
         cli_die(CLI_REFUSED, "--record takes a directory; %s is a file", directory);
+    if (strlen(path) > RECORD_FOLDER_MAX)
+        cli_die(CLI_REFUSED, "--record: the path %s has more than %u bytes; choose a shorter one",
+                path, RECORD_FOLDER_MAX);
     char *trial = cli_format("%s/.memctx-XXXXXX", path);
     int fd = mkstemp(trial);
     /* In /proc, mkstemp fails with ENOENT, although the directory is there. */
