@@ -66,8 +66,10 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
 # noseparate-code: puts code and constants into one mapping, so that fork and exec have one less.
 # nostartfiles: leaves out code for C++ objects, which costs each process a page when it ends.
 # nodefaultlibs: the library is linked with a stub of libc that has only old symbol versions.
+# shstk: glibc turns shadow stacks off in the whole process if one library lacks this mark. The
+# library's code changes no return address, so it needs no other option.
 lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro \
-    -Wl,-z,defs -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code \
+    -Wl,-z,defs -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,-z,shstk \
     -Wl,--version-script=src/api/exports.map
 # libdl, libpthread: glibc before 2.34 has dlopen and the functions of threads in these libraries.
 cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd -ldl -lpthread

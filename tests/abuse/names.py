@@ -120,6 +120,8 @@ def names_hardened():
     check(stack and "RWE" not in stack.group(), "an executable stack")
     for line in segments.splitlines():
         check(not re.search(r"LOAD.*RWE", line), f"a segment to write and run: {line}")
+    check(re.search(r"x86 feature: .*SHSTK", tool("readelf", "-nW", harness.LIB)),
+          "no mark for shadow stacks: glibc would turn them off in the whole program")
 
 
 @test
