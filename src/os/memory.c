@@ -125,10 +125,30 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
         OS_CALL(SYS_mremap, start, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target, 0));
 }
 
+/* Whether MADV_DONTNEED, when it succeeds, makes the memory zero. */
+enum discards { DISCARDS_UNKNOWN, DISCARDS_ZERO, DISCARDS_NOTHING };
+
+/* Tries MADV_DONTNEED on an OS page of its own. qemu's user mode says in old versions, such as 5.2,
+ * that the call succeeded, but leaves the memory as it is. */
+static enum discards try_discard(void) {
+    volatile char *page = map_at(NULL, OS_PAGE_BYTES, PROT_READ | PROT_WRITE, 0);
+    if (!page)
+        return DISCARDS_UNKNOWN;
+    *page = 1;
+    bool failed = OS_FAILED(OS_CALL(SYS_madvise, page, OS_PAGE_BYTES, MADV_DONTNEED, 0, 0, 0));
+    enum discards found = failed ? DISCARDS_UNKNOWN : *page ? DISCARDS_NOTHING : DISCARDS_ZERO;
+    os_unmap((void *)(uintptr_t)page, OS_PAGE_BYTES);
+    return found;
+}
+
 void os_discard(void *start, size_t bytes) {
+    static uint8_t known; /* atomic: an enum discards */
     /* The kernel refuses this call for locked memory (mlockall), and a filter of system calls may
      * refuse it, too. */
-    if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0)))
+    bool failed = OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0));
+    if (UNLIKELY(!load_relaxed(&known)) && !failed)
+        store_owner(&known, try_discard());
+    if (failed || UNLIKELY(load_relaxed(&known) == DISCARDS_NOTHING))
         __builtin_memset(start, 0, bytes);
 }
 
