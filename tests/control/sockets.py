@@ -455,6 +455,23 @@ def reused_pid_recognised():
 
 
 @test
+def process_in_a_time_namespace_answers():
+    """A process in a time namespace, whose clock is ahead or behind, answers over its socket."""
+    if os.geteuid() != 0 or not os.path.exists("/proc/self/timens_offsets"):
+        raise Skip("needs root and time namespaces")
+    program = harness.build_program("tests/cli/programs/allocate.c")
+    for offset in ("100000", "-1"):
+        argv = ["unshare", "--time", "--boottime", offset, "--fork", "--kill-child", program]
+        with runtime_dir() as directory, harness.Target(argv, directory,
+                                                        MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "the program")
+            with open(f"/proc/{target.pid}/task/{target.pid}/children", encoding="ascii") as file:
+                pid = file.read().split()[0]
+            done = harness.run_cli("mark", pid, "here", env=target.cli_env)
+            check_equal((done.returncode, done.stderr), (0, ""), f"mark, clock {offset} s ahead")
+
+
+@test
 def other_version_refused():
     done = mark_of_fake(lambda pid: hello(pid, start_ticks(pid), version=99))
     check_equal(done.returncode, 1, f"exit status ({done.stderr})")

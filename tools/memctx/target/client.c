@@ -210,7 +210,7 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
                         client->source, (int)peer.pid);
     }
     if (client->hello.pid != (uint32_t)facts->inner_pid ||
-        (client->hello.start_ticks != 0 && client->hello.start_ticks != facts->start_ticks)) {
+        (client->hello.start_ticks != 0 && !process_started_at(facts, client->hello.start_ticks))) {
         return cli_fail(failure, CLI_NO_TARGET,
                         "%s is not the process that made its socket (pid %u, started at tick %llu "
                         "instead of %llu): the pid was used again; see memctx ps",

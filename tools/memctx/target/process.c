@@ -164,6 +164,28 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
+/* Returns how far the boot clock of the process's time namespace is ahead, in ticks. Returns 0
+ * where the kernel has no time namespaces. */
+static int64_t clock_offset_ticks(pid_t pid) {
+    char text[256];
+    long long seconds = 0, nanoseconds = 0;
+    const char *line =
+        read_proc(pid, "timens_offsets", text, sizeof text) > 0 ? strstr(text, "boottime") : NULL;
+    if (!line || sscanf(line, "boottime %lld %lld", &seconds, &nanoseconds) != 2)
+        return 0;
+    int64_t rate = sysconf(_SC_CLK_TCK);
+    return seconds * rate + nanoseconds * rate / 1000000000;
+}
+
+bool process_started_at(const struct process_facts *facts, uint64_t ticks) {
+    int64_t difference = (int64_t)(ticks - facts->start_ticks);
+    if (difference == 0)
+        return true;
+    int64_t offset = clock_offset_ticks(facts->thread) - clock_offset_ticks(getpid());
+    /* the kernel adds nanoseconds and rounds down the sum, this function each offset */
+    return offset != 0 && difference >= offset - 1 && difference <= offset + 1;
+}
+
 /* What the lines of /proc/PID/maps tell about the library, up to the line that was read last. */
 struct library_search {
     bool found;

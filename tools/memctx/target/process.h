@@ -45,6 +45,9 @@ pid_t process_of_thread(pid_t id);
 /* Returns false if the process does not exist (any more), or if this command lacks the descriptor
  * or the memory to find out. */
 bool process_read_facts(pid_t pid, struct process_facts *facts);
+/* Returns true if the process started at the tick `ticks` of its own clock. In a time namespace
+ * this clock differs from the clock of this command, to which facts->start_ticks belongs. */
+bool process_started_at(const struct process_facts *facts, uint64_t ticks);
 /* Reads the name in the kernel only, which costs less than all facts. Returns false if the process
  * does not exist, or cannot be read. */
 bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]);

@@ -25,7 +25,7 @@ static bool is_recording(int fd, const struct process_facts *facts) {
            pread(fd, &head, sizeof head, RECORD_HEAD_AT + sizeof(struct record_block)) ==
                sizeof head &&
            memcmp(head.magic, RECORD_MAGIC, RECORD_MAGIC_BYTES) == 0 &&
-           head.start_ticks == facts->start_ticks;
+           process_started_at(facts, head.start_ticks);
 }
 
 /* Opens a file that a thread has open, if it is a regular file. To open a pipe or a device may

@@ -45,7 +45,7 @@ void reading_resolve(struct model *model, const struct target *target,
 
 static bool is_process(pid_t pid, const struct model *model, struct process_facts *facts) {
     return model->start_ticks != 0 && process_read_facts(pid, facts) &&
-           facts->start_ticks == model->start_ticks;
+           process_started_at(facts, model->start_ticks);
 }
 
 struct search {
