@@ -96,6 +96,32 @@ def other_uid_refused():
 
 
 @test
+def root_reaches_a_process_in_a_user_namespace():
+    """Root asks processes of user namespaces (containers) over their sockets: one as a user of the
+    namespace, whose directory is named after the id there, and one as root of the namespace."""
+    need_root()
+    outer = 154000
+    for first, inner in ((54000, 54321), (0, 0)):
+        argv = [harness.build_program("tests/control/user_namespace.c"), str(first), str(outer),
+                str(inner), "/bin/sleep", "600"]
+        with runtime_dir(owner=outer) as directory:
+            # /tmp/memctx-0 belongs to the machine's root
+            with harness.Target(argv, "" if inner else directory,
+                                LD_PRELOAD=harness.public_copy(harness.LIB)) as target:
+                mark = ("mark", str(target.pid), "here")
+                harness.wait_until(
+                    lambda: harness.run_cli(*mark, env=target.cli_env).returncode == 0,
+                    f"an answer of user {inner}")
+                done = harness.run_program(
+                    ["setpriv", "--bounding-set", "-setuid", "--inh-caps", "-all", harness.CLI,
+                     *mark], target.cli_env)
+                check(done.returncode == 1 and "SETUID" in done.stderr,
+                      f"without the capability: {done.returncode} {done.stderr}")
+        if inner:
+            shutil.rmtree(f"/tmp/memctx-{inner}")
+
+
+@test
 def a_user_finds_a_process_without_a_readable_map():
     """A process that has changed its user answers its user, also by its name; ps lists it."""
     need_root()

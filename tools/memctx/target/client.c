@@ -336,13 +336,19 @@ static bool connect_once(struct client *client, const struct process_facts *fact
         int directory = sockets_open_directory(list.paths[i], facts);
         if (directory < 0)
             continue;
-        int fd = sockets_connect(directory, name, hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS);
+        int fd = sockets_connect_as(facts, directory, name,
+                                    hurry ? HURRY_DEADLINE_MS : HELLO_DEADLINE_MS);
         close(directory);
         if (fd == -EAGAIN) /* the other directories may be the same one under another name */
             return cli_fail(failure, CLI_REFUSED,
                             "%s accepts no connection; it may be frozen (a paused container), hang "
                             "or be swapped out; memctx dump --outside %d does not wait for it",
                             name_process((char[NAMED_BYTES]){0}, client, facts), (int)facts->pid);
+        if (fd == -EPERM && geteuid() == 0)
+            return cli_fail(failure, CLI_REFUSED,
+                            "%s takes root for another user, because it is in a user namespace; "
+                            "give memctx the capability SETUID",
+                            name_process((char[NAMED_BYTES]){0}, client, facts));
         if (fd < 0) {
             error = fd == -ENOENT ? error : -fd;
             continue;

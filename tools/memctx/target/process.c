@@ -186,6 +186,20 @@ bool process_started_at(const struct process_facts *facts, uint64_t ticks) {
     return offset != 0 && difference >= offset - 1 && difference <= offset + 1;
 }
 
+uid_t process_inner_user(const struct process_facts *facts, uid_t uid) {
+    char text[16384]; /* the kernel allows 340 lines */
+    if (read_proc(facts->thread, "uid_map", text, sizeof text) <= 0)
+        return uid;
+    uid_t inner, outer, count;
+    for (const char *line = text; line; line = strchr(line, '\n')) {
+        line += strspn(line, "\n");
+        if (sscanf(line, "%u %u %u", &inner, &outer, &count) == 3 && uid >= outer &&
+            uid - outer < count)
+            return inner + (uid - outer);
+    }
+    return (uid_t)-1;
+}
+
 /* What the lines of /proc/PID/maps tell about the library, up to the line that was read last. */
 struct library_search {
     bool found;

@@ -48,6 +48,9 @@ bool process_read_facts(pid_t pid, struct process_facts *facts);
 /* Returns true if the process started at the tick `ticks` of its own clock. In a time namespace
  * this clock differs from the clock of this command, to which facts->start_ticks belongs. */
 bool process_started_at(const struct process_facts *facts, uint64_t ticks);
+/* Returns the id that the user `uid` has in the user namespace of the process; (uid_t)-1: the user
+ * has no id there. */
+uid_t process_inner_user(const struct process_facts *facts, uid_t uid);
 /* Reads the name in the kernel only, which costs less than all facts. Returns false if the process
  * does not exist, or cannot be read. */
 bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]);

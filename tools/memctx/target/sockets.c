@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
@@ -42,8 +43,10 @@ static void add_runtime_directory(struct socket_directories *list, const char *r
     }
 }
 
-/* Also lists the directories of root and of this user. A daemon that changed its uid or its root
- * directory after the start still has its socket in a directory of its first uid and root. */
+/* The directories are named after the ids that the process sees, which differ from facts->uid in a
+ * user namespace. Also lists the directories of root and of this user. A daemon that changed its
+ * uid or its root directory after the start still has its socket in a directory of its first uid
+ * and root. */
 void sockets_list_directories(const struct process_facts *facts, struct socket_directories *list) {
     char root[64];
     list->count = list->own_count = 0;
@@ -53,6 +56,8 @@ void sockets_list_directories(const struct process_facts *facts, struct socket_d
         add_runtime_directory(list, prefixes[i], process_find_variable(facts, "XDG_RUNTIME_DIR"));
         add_user_directories(list, prefixes[i], facts->uid);
         add_user_directories(list, prefixes[i], facts->effective_uid);
+        add_user_directories(list, prefixes[i], process_inner_user(facts, facts->uid));
+        add_user_directories(list, prefixes[i], process_inner_user(facts, facts->effective_uid));
     }
     list->own_count = list->count;
     for (size_t i = 0; i < 2; i++) {
@@ -112,6 +117,28 @@ bool sockets_has_one(const struct process_facts *facts) {
         close(directory);
     }
     return found;
+}
+
+/* Makes the kernel tell the listener that this thread belongs to the user `uid`. Access to files is
+ * still root's. libc's functions would change the user of all threads. */
+static bool appear_as(uid_t uid) {
+    if (syscall(SYS_setresuid, -1, uid, -1) != 0)
+        return false;
+    syscall(SYS_setfsuid, 0);
+    return true;
+}
+
+int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
+                       int patience_ms) {
+    /* In a user namespace in which root has no id, or another one than 0, the library would take
+     * this command for a foreign user and refuse it. */
+    bool change = geteuid() == 0 && process_inner_user(facts, 0) != 0;
+    if (change && !appear_as(facts->effective_uid))
+        return -EPERM;
+    int fd = sockets_connect(directory, name, patience_ms);
+    if (change)
+        appear_as(0);
+    return fd;
 }
 
 int sockets_connect(int directory, const char *name, int patience_ms) {

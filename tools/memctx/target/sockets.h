@@ -14,7 +14,7 @@
 
 #include "target/process.h"
 
-#define SOCKET_DIRECTORIES_MAX 24
+#define SOCKET_DIRECTORIES_MAX 28
 
 struct socket_directories {
     char paths[SOCKET_DIRECTORIES_MAX][512];
@@ -36,6 +36,10 @@ int sockets_open_directory(const char *path, const struct process_facts *facts);
  * that it fits into the 108 bytes of a socket address, however long the directory's path is.
  * Returns the descriptor or -errno. */
 int sockets_connect(int directory, const char *name, int patience_ms);
+/* Like sockets_connect. If the process is in another user namespace, root appears as the user of
+ * the process; -EPERM: root lacks the capability SETUID for that. */
+int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
+                       int patience_ms);
 /* Returns true if a socket with the name of this process is there, whoever listens at it. */
 bool sockets_has_one(const struct process_facts *facts);
 /* Returns true if nobody listens at this socket any more (connection refused). */
