@@ -62,15 +62,17 @@ family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_m
 # -U_FORTIFY_SOURCE: some compilers (Ubuntu's) define that macro by default. It uses functions such
 # as __memcpy_chk, which the stub of libc does not have.
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
-    -U_FORTIFY_SOURCE -ftls-model=initial-exec -fno-plt $(family:%=-fno-builtin-%)
+    -U_FORTIFY_SOURCE -ftls-model=initial-exec -fno-plt \
+    -ffunction-sections $(family:%=-fno-builtin-%)
 # noseparate-code: puts code and constants into one mapping, so that fork and exec have one less.
+# order.ld: puts the code and the constants that most processes use together.
 # nostartfiles: leaves out code for C++ objects, which costs each process a page when it ends.
 # nodefaultlibs: the library is linked with a stub of libc that has only old symbol versions.
 # shstk: glibc turns shadow stacks off in the whole process if one library lacks this mark. The
 # library's code changes no return address, so it needs no other option.
 lib_link := -shared -nostartfiles -nodefaultlibs -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro \
     -Wl,-z,defs -Wl,-soname,libmemctx.so -Wl,-z,noseparate-code -Wl,-z,shstk \
-    -Wl,--version-script=src/api/exports.map
+    -Wl,--version-script=src/api/exports.map -Wl,-T,src/api/order.ld
 # libdl, libpthread: glibc before 2.34 has dlopen and the functions of threads in these libraries.
 cli_libs := -lncursesw -ltinfo -ldw -lelf -liberty -ljansson -lz -lzstd -ldl -lpthread
 static_libs := $(cli_libs) -llzma -lbz2
@@ -84,8 +86,8 @@ endif
 
 # --- sources, objects and rules -----------------------------------------------------------------
 
-# Code that a forked child does not run is linked last: the kernel maps code around a page fault in
-# pieces of 64 KiB.
+# The order of the library's data: the first heap follows the data that a fork copies, and data that
+# most processes do not use is last. src/api/order.ld orders the code.
 lib_late := $(wildcard src/control/*.c src/figures/*.c src/rules/*.c) src/api/new.c \
     src/api/stats.c src/base/options.c src/base/text.c src/path/oracle.c \
     $(wildcard src/segment/huge*.c)
@@ -232,7 +234,7 @@ $(libc_stub): src/api/imports.map $(out)/flags
 	$(call say,LINK    ,$@)$(CC) -shared -nostdlib -Wl,-soname,libc.so.6 \
 	    -Wl,--version-script=$< $@.s -o $@
 
-$(library): $(lib_objects) src/api/exports.map $(libc_stub)
+$(library): $(lib_objects) src/api/exports.map src/api/order.ld $(libc_stub)
 	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) \
 	    -lgcc -o $@
 

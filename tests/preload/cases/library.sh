@@ -51,6 +51,18 @@ test_library_needs() {
     equal "stdio functions it calls" "" "$others"
 }
 
+# The linker puts the common code first, behind the constants, as src/api/order.ld asks.
+test_library_order() {
+    need nm readelf
+    nm "$LIBRARY" | awk '
+        $3 ~ /^(malloc|free|calloc|replay)$/ { print $1, "common" }
+        $3 ~ /^(memctx_do_create|region_reset|malloc_info)$/ { print $1, "rare" }' | sort |
+        awk '{ print $2 }' | uniq -c | xargs >"$T/order"
+    equal "the order of seven functions" "4 common 3 rare" "$(cat "$T/order")"
+    equal "the order of the sections" ".rodata .text" \
+        "$(readelf -S -W "$LIBRARY" | grep -o -E ' \.(text|rodata) ' | tr -d '\n' | xargs)"
+}
+
 # Simulates glibc before 2.35, which has no _dl_find_object: a copy of the library looks for a
 # function that does not exist, so it uses its own table of loaded objects. python3 loads extension
 # modules.
