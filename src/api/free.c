@@ -32,8 +32,15 @@ NOINLINE void free_not_entered(void *chunk) {
 }
 
 NOINLINE void free_foreign(struct heap *heap, void *chunk) {
-    if (UNLIKELY(!segment_is_near(chunk)) || !region_free_block_by_other_thread(heap, chunk))
+    if (LIKELY(segment_is_near(chunk))) {
+        struct page *page = segment_slice_of(chunk);
+        page -= page->back;
+        struct heap *owner = page->heap;
+        if (UNLIKELY(!owner) || !region_free_block_by_other_thread(heap, owner, page, chunk))
+            region_free_in(heap, page, chunk);
+    } else {
         region_free(heap, chunk);
+    }
     thread_leave(heap);
 }
 

@@ -352,15 +352,19 @@ struct view *heap_view_make(struct heap *heap, uint32_t context);
 /* Like heap_view_make, but returns NULL when the view is missing and either `share` of the tables'
  * budget is used up or memory is short. */
 struct view *heap_view_within(struct heap *heap, uint32_t context, enum tables_share share);
-INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
+/* Returns the context's view if it stands in the first slot for the context; else NULL, although
+ * the view may exist. */
+INLINE struct view *heap_view_in_slot(struct heap *heap, uint32_t context) {
     heap_await(heap);
-    if (LIKELY(heap->slots)) {
-        uint32_t index = heap->slots[context & heap->slot_mask];
-        struct view *view = heap_view_at(heap, index);
-        if (LIKELY(index) && LIKELY(view->context == context))
-            return view;
-    }
-    return heap_view_make(heap, context);
+    if (UNLIKELY(!heap->slots))
+        return NULL;
+    uint32_t index = heap->slots[context & heap->slot_mask];
+    struct view *view = heap_view_at(heap, index);
+    return LIKELY(index) && LIKELY(view->context == context) ? view : NULL;
+}
+INLINE struct view *heap_view(struct heap *heap, uint32_t context) {
+    struct view *view = heap_view_in_slot(heap, context);
+    return LIKELY(view != NULL) ? view : heap_view_make(heap, context);
 }
 
 /* heap_view_drop takes a view without numbers and chunks from its context. The view then waits for

@@ -43,9 +43,10 @@ void region_free_foreign(struct heap *heap, struct page *page, void *chunk);
 /* Frees a chunk in a page that belongs to another thread's heap, or to a parked heap. */
 void region_free_by_other_thread(struct heap *heap, struct page *page, void *chunk);
 /* The common case of region_free_by_other_thread: a narrow page without META_ flags except
- * META_MIXED, of a heap whose thread still runs. `chunk` must be in a segment of slices. False:
- * nothing changed, and the caller uses region_free. */
-bool region_free_block_by_other_thread(struct heap *heap, void *chunk);
+ * META_MIXED, of a heap whose thread still runs. `chunk` is in `page`, and `owner` is the heap that
+ * the page's header names. False: nothing changed, and the caller uses region_free_in. */
+bool region_free_block_by_other_thread(struct heap *heap, struct heap *owner, struct page *page,
+                                       void *chunk);
 /* Resizes a chunk where it stands, if its page kind allows that (page_kinds.h); the chunk then
  * belongs to `view`. False: nothing changed; use region_realloc. */
 bool region_resize(struct heap *heap, struct view *view, void *chunk, size_t size);
@@ -198,14 +199,17 @@ INLINE void *region_alloc_listed(struct heap *heap, struct view *view, size_t si
  * work is due (look_around, alloc.c); use region_alloc. */
 void *region_alloc_next_page(struct heap *heap, struct view *view, size_t size, bool *fresh);
 
-/* Frees a chunk of any kind, in a page of any heap. Does nothing for NULL. */
-INLINE void region_free(struct heap *heap, void *chunk) {
-    struct page *page = segment_page_of(chunk);
+/* Frees a chunk of any kind, in a page of any heap. Does nothing for NULL. `page` is the page that
+ * segment_page_of finds; NULL: it finds none. */
+INLINE void region_free_in(struct heap *heap, struct page *page, void *chunk) {
     if (UNLIKELY(!page || page->heap != heap)) {
         region_free_foreign(heap, page, chunk);
         return;
     }
     page_kind_of(page)->free_own(heap, page, chunk);
+}
+INLINE void region_free(struct heap *heap, void *chunk) {
+    region_free_in(heap, segment_page_of(chunk), chunk);
 }
 
 #endif

@@ -219,13 +219,11 @@ INLINE struct view *release_plain_block(struct heap *heap, const struct page *pa
     return view;
 }
 
-bool region_free_block_by_other_thread(struct heap *heap, void *chunk) {
-    struct page *page = segment_slice_of(chunk);
-    page -= page->back;
-    struct heap *owner = page->heap;
+bool region_free_block_by_other_thread(struct heap *heap, struct heap *owner, struct page *page,
+                                       void *chunk) {
     unsigned meta = load_acquire(&page->meta_shift);
     uint8_t kind = load_relaxed(&page->kind);
-    if (UNLIKELY(!owner) || UNLIKELY(owner == heap) || UNLIKELY(meta & ~META_MIXED) ||
+    if (UNLIKELY(owner == heap) || UNLIKELY(meta & ~META_MIXED) ||
         UNLIKELY(kind != PAGE_OWN && kind != PAGE_MIXED) ||
         UNLIKELY(load_acquire(&owner->state) != HEAP_OWNED))
         return false;

@@ -518,7 +518,8 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
             REGION_RECOUNT;
 }
 
-void heap_count_free(struct heap *heap, uint32_t context, size_t requested) {
+/* heap_count_free, unless the heap's first slot for the context has the view. */
+static NOINLINE void count_free_searched(struct heap *heap, uint32_t context, size_t requested) {
     struct view *view = heap_view_within(heap, context, TABLES_OTHERS);
     if (UNLIKELY(!view) && !lock_any_is_mine()) {
         lock_take(&heap_global.lock);
@@ -534,4 +535,12 @@ void heap_count_free(struct heap *heap, uint32_t context, size_t requested) {
         view = heap_view_make(heap, context);
     if (view)
         view_account_free(view, requested);
+}
+
+void heap_count_free(struct heap *heap, uint32_t context, size_t requested) {
+    struct view *view = heap_view_in_slot(heap, context);
+    if (LIKELY(view != NULL))
+        view_account_free(view, requested);
+    else
+        count_free_searched(heap, context, requested);
 }

@@ -74,7 +74,8 @@ Test(misuse, an_untouched_block_freed_by_another_thread_aborts, .signal = SIGABR
     char *chunk = own_chunk(64);
     struct heap *other = heap_new();
     char *block = untouched_block(segment_page_of(chunk), chunk);
-    if (!region_free_block_by_other_thread(other, block))
+    struct page *page = segment_page_of(block);
+    if (!region_free_block_by_other_thread(other, page->heap, page, block))
         region_free(other, block);
 }
 
