@@ -44,27 +44,30 @@ INLINE unsigned bits_run_around(const uint64_t *bits, unsigned bit) {
     return end - (clear ? (word << 6) + 64 - (unsigned)__builtin_clzl(clear) : 0);
 }
 
+/* Returns the mask of the bits from `start` on, before `end`, that are in the word of `start`. */
+INLINE uint64_t bits_mask(unsigned start, unsigned end) {
+    unsigned above = (start | 63) < end ? 0 : 64 - (end & 63);
+    return ~0UL << (start & 63) & ~0UL >> above;
+}
+
 /* Sets or clears `count` bits from `start` on. */
 INLINE void bits_fill(uint64_t *bits, unsigned start, unsigned count, bool set) {
-    for (unsigned end = start + count; start < end;) {
-        unsigned in_word = 64 - (start & 63);
-        unsigned part = end - start < in_word ? end - start : in_word;
-        uint64_t mask = (part == 64 ? ~0UL : (1UL << part) - 1) << (start & 63);
-        bits[start >> 6] = set ? bits[start >> 6] | mask : bits[start >> 6] & ~mask;
-        start += part;
+    for (unsigned end = start + count; start < end; start = (start | 63) + 1) {
+        uint64_t mask = bits_mask(start, end), *word = &bits[start >> 6];
+        *word = set ? *word | mask : *word & ~mask;
     }
 }
 
 /* Counts the set bits among `count` bits from `start` on. */
 INLINE unsigned bits_count_in(const uint64_t *bits, unsigned start, unsigned count) {
     unsigned sum = 0;
-    for (unsigned end = start + count; start < end;) {
-        unsigned in_word = 64 - (start & 63);
-        unsigned part = end - start < in_word ? end - start : in_word;
-        uint64_t word = bits[start >> 6] >> (start & 63) << (64 - part);
-        if (word)
+    for (unsigned end = start + count, next; start < end; start = next) {
+        uint64_t mask = bits_mask(start, end), word = bits[start >> 6] & mask;
+        next = (start | 63) + 1;
+        if (word == mask) /* mostly; the processor may lack an instruction that counts bits */
+            sum += (end < next ? end : next) - start;
+        else if (word)
             sum += (unsigned)__builtin_popcountl(word);
-        start += part;
     }
     return sum;
 }

@@ -304,10 +304,7 @@ uint64_t os_slept_ns(void) {
 #define DESCRIPTOR_HEAD 704U
 #define DESCRIPTOR_BYTES 2048U /* smaller than the descriptor of any glibc version */
 
-static struct {
-    uint32_t process;    /* process id; 0: not read yet */
-    uint32_t tid_offset; /* bytes from the thread pointer to the thread's id; 0: not known */
-} identity FORK_PAGE;
+struct os_identity os_identity FORK_PAGE;
 
 /* The instruction is spelled out, because gcc has __builtin_thread_pointer only from 11 on. */
 static uint32_t descriptor_word(uint64_t offset) {
@@ -320,25 +317,21 @@ void os_identity_init(void) {
     uint32_t tid = (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0), offset = DESCRIPTOR_HEAD;
     while (offset < DESCRIPTOR_BYTES && descriptor_word(offset) != tid)
         offset += sizeof tid;
-    identity.tid_offset = offset < DESCRIPTOR_BYTES ? offset : 0;
-    identity.process = os_process_id();
+    os_identity.tid_offset = offset < DESCRIPTOR_BYTES ? offset : 0;
+    os_identity.process = os_process_id();
 }
 
 void os_identity_fork_child(void) {
-    identity.process = os_thread_id(); /* the id of the child's only thread is its process id */
+    os_identity.process = os_thread_id(); /* the id of the child's only thread is its process id */
 }
 
 uint32_t os_thread_id(void) {
-    uint32_t offset = identity.tid_offset;
+    uint32_t offset = os_identity.tid_offset;
     return offset ? descriptor_word(offset) : (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
 bool os_is_first_thread(uint32_t tid) {
-    return tid == (identity.process ? identity.process : os_process_id());
-}
-
-uint32_t os_process_recorded(void) {
-    return identity.process;
+    return tid == (os_identity.process ? os_identity.process : os_process_id());
 }
 
 uint32_t os_process_id(void) {
@@ -348,7 +341,7 @@ uint32_t os_process_id(void) {
 bool os_thread_exists(uint32_t tid) {
     if (load_relaxed(&os_restricted)) /* a filter of system calls may forbid tgkill */
         return true;
-    uint32_t process = identity.process ? identity.process : os_process_id();
+    uint32_t process = os_identity.process ? os_identity.process : os_process_id();
     if (OS_CALL(SYS_tgkill, process, tid, 0, 0, 0, 0) != -ESRCH)
         return true;
     /* ESRCH proves nothing if this process is not `process`, but a process in the same memory or a
@@ -359,17 +352,17 @@ bool os_thread_exists(uint32_t tid) {
 }
 
 bool os_process_is_known(void) {
-    return os_process_id() == identity.process;
+    return os_process_id() == os_identity.process;
 }
 
-/* identity.process is the process id at the start or after the last fork. A process with another id
+/* os_identity.process is the process id at the start or after the last fork. A process with another
  * is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
  * has a copy. kcmp tells the two apart. If the kernel does not answer (no such system call, or no
  * permission), this function assumes a copy. */
 bool os_memory_is_own(void) {
     uint32_t pid = os_process_id();
-    return pid == identity.process ||
-           OS_CALL(SYS_kcmp, pid, identity.process, KCMP_VM, 0, 0, 0) != 0;
+    return pid == os_identity.process ||
+           OS_CALL(SYS_kcmp, pid, os_identity.process, KCMP_VM, 0, 0, 0) != 0;
 }
 
 int64_t os_read_file(const char *path, char *buffer, size_t capacity) {

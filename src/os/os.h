@@ -74,9 +74,15 @@ void os_identity_init(void);
 void os_identity_fork_child(void);
 uint32_t os_thread_id(void); /* in a vfork child: the id of the parent's thread that called vfork */
 uint32_t os_process_id(void);
+INTERNAL struct os_identity {
+    uint32_t process;    /* process id; 0: not read yet */
+    uint32_t tid_offset; /* bytes from the thread pointer to the thread's id; 0: not known */
+} os_identity;
 /* Returns the process id at the start or after the last fork, without a system call; 0: not known
  * yet. A child that no fork handler saw gets its parent's id. */
-uint32_t os_process_recorded(void);
+INLINE uint32_t os_process_recorded(void) {
+    return os_identity.process;
+}
 bool os_is_first_thread(uint32_t tid);
 bool os_thread_exists(uint32_t tid); /* true also if the kernel cannot be asked */
 /* False in a child that shares its parent's memory (vfork): the child must not change the library's

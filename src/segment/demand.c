@@ -57,11 +57,6 @@ void segment_demand_fades(bool all) {
 
 uint32_t segment_purger;
 
-bool segment_is_purged(void) {
-    uint32_t purger = load_relaxed(&segment_purger);
-    return purger && !load_relaxed(&os_restricted) && purger == os_process_recorded();
-}
-
 /* See segment_freelist_bound. `above`: by how many bytes the freelist and the bytes in use may
  * exceed their peak. */
 static int64_t bound_of(int64_t above, int64_t others, int64_t *plain) {

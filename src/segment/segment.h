@@ -370,7 +370,10 @@ void segment_purge_when_due(void);
 /* atomic: id of the process whose control thread purges; 0: none */
 INTERNAL uint32_t segment_purger;
 /* True if a control thread of this process calls segment_purge regularly. */
-bool segment_is_purged(void);
+INLINE bool segment_is_purged(void) {
+    uint32_t purger = load_relaxed(&segment_purger);
+    return purger && !load_relaxed(&os_restricted) && purger == os_process_recorded();
+}
 void segment_purge_later(void);
 
 struct segment_usage {
