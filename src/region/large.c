@@ -35,16 +35,16 @@
  * asks the kernel. The control thread ends before the program installs a filter. */
 static bool is_mostly_absent(const char *start, size_t bytes, size_t samples) {
     size_t distance = bytes / samples & ~(2 * OS_PAGE_BYTES - 1); /* samples begin at OS pages */
-    int64_t resident = 0;
+    int64_t resident = 0, half = (int64_t)(samples * SAMPLE_BYTES / 2);
     if (!segment_is_purged())
         return false;
-    for (size_t i = 0; i < samples; i++) {
+    for (size_t i = 0; i < samples && resident < half; i++) {
         int64_t here = os_resident_bytes(start + i * distance + distance / 2, SAMPLE_BYTES);
         if (here < 0)
             return false;
         resident += here;
     }
-    return resident < (int64_t)(samples * SAMPLE_BYTES / 2);
+    return resident < half;
 }
 
 /* Zeroes memory of a large chunk that was used before. Memory of which most OS pages are not
