@@ -223,20 +223,21 @@ NOINLINE void *allocate_path_not_guessed(struct heap *heap, size_t size, enum al
     return allocate_looked_up(heap, size, how, frame, context_view_searched(heap, frame, size));
 }
 
-/* Allocates more than SMALL_MAX bytes. The thread has entered. */
-static NOINLINE void *allocate_large(struct heap *heap, size_t size, enum allocate_how how,
-                                     uintptr_t frame) {
+/* Allocates a chunk that no block serves: size and alignment together exceed SMALL_MAX. The thread
+ * has entered. */
+static NOINLINE void *allocate_large(struct heap *heap, size_t size, size_t alignment,
+                                     enum allocate_how how, uintptr_t frame) {
     thread_settle(heap);
     struct view *view = view_of_path(heap, frame, size);
     void *chunk = NULL;
     if (LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check) &&
         LIKELY(!limits_exist()))
-        chunk = region_alloc_large(heap, view, size, 1, how == ALLOCATE_ZEROED);
+        chunk = region_alloc_large(heap, view, size, alignment, how == ALLOCATE_ZEROED);
     if (LIKELY(chunk != NULL)) {
         thread_leave(heap);
         return chunk;
     }
-    struct request request = {.size = size, .alignment = 1, .zero = how == ALLOCATE_ZEROED};
+    struct request request = {.size = size, .alignment = alignment, .zero = how == ALLOCATE_ZEROED};
     return result(serve_entered(heap, THREAD_OWN, view, &request, frame), size, how, frame);
 }
 
@@ -245,7 +246,7 @@ NOINLINE void *allocate_wide_or_large(size_t size, enum allocate_how how, uintpt
     if (UNLIKELY(size > REGION_SIZE_MAX) || UNLIKELY(!(heap = thread_enter())))
         return allocate_not_entered(size, how, frame);
     if (size > SMALL_MAX)
-        return allocate_large(heap, size, how, frame);
+        return allocate_large(heap, size, 1, how, frame);
     struct view *view = view_guessed(paths_of(heap), frame);
     if (UNLIKELY(!view))
         return allocate_path_not_guessed(heap, size, how, frame);
@@ -269,26 +270,39 @@ void *resize_not_entered(void *old, size_t size, uintptr_t frame) {
     return serve_not_entered(&request, frame);
 }
 
-/* Takes a block of the view's current page if all blocks of that page have the alignment. NULL: the
- * blocks lack the alignment, or no block is free. */
-static void *take_aligned_block(struct heap *heap, struct view *view, size_t size,
-                                size_t alignment) {
-    size_t room = aset_aligned_room(size, alignment);
-    if (UNLIKELY(!view) || UNLIKELY(load_relaxed(&control_waiting)) || UNLIKELY(options.check) ||
-        room > NARROW_MAX)
-        return NULL;
-    struct page *page = view->bins->current[bins_class_narrow(heap, room)];
+/* Takes a block of the page if all blocks of the page have the alignment, which is at most
+ * WIDE_ALIGNMENT_MAX if the page is not `narrow`. NULL: the blocks lack the alignment, or no block
+ * is free. */
+INLINE void *take_aligned_of(struct heap *heap, struct page *page, struct view *view, size_t size,
+                             size_t alignment, bool narrow) {
     bool fresh;
     return page->block_bytes & (alignment - 1) || !aset_slack_fits(page->block_bytes, size)
                ? NULL
-               : region_take(heap, page, view, size, true, &fresh);
+               : region_take(heap, page, view, size, narrow, &fresh);
+}
+
+/* Takes a block of the view's current page, as take_aligned_of does. */
+static void *take_aligned_block(struct heap *heap, struct view *view, size_t size,
+                                size_t alignment) {
+    size_t room = aset_aligned_room(size, alignment);
+    if (UNLIKELY(!view) || UNLIKELY(load_relaxed(&control_waiting)) || UNLIKELY(options.check))
+        return NULL;
+    struct page *const *current = view->bins->current;
+    if (room <= NARROW_MAX)
+        return take_aligned_of(heap, current[bins_class_narrow(heap, room)], view, size, alignment,
+                               true);
+    if (alignment > WIDE_ALIGNMENT_MAX || room > SMALL_MAX)
+        return NULL;
+    return take_aligned_of(heap, current[bins_class_of(heap, room)], view, size, alignment, false);
 }
 
 void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
     struct request request = {.size = size, .alignment = alignment};
     struct heap *heap;
-    if (size > NARROW_MAX || alignment > NARROW_MAX || UNLIKELY(!(heap = thread_enter())))
+    if (size > REGION_SIZE_MAX || UNLIKELY(!(heap = thread_enter())))
         return serve_not_entered(&request, frame);
+    if (size > SMALL_MAX || size + alignment > SMALL_MAX)
+        return allocate_large(heap, size, alignment, ALLOCATE_PLAIN, frame);
     struct view *view = view_of_path(heap, frame, size);
     void *chunk = take_aligned_block(heap, view, size, alignment);
     if (UNLIKELY(!chunk))

@@ -245,6 +245,37 @@ static void page_aligned(void) {
     CHECK(!pvalloc(opaque(SIZE_MAX - 4094)) && errno == ENOMEM, "pvalloc: errno is %d", errno);
 }
 
+/* A program of audio, video or matrix code: it replaces buffers of many sizes, all of which are
+ * aligned, so that an aligned buffer often takes the memory of a buffer with another alignment. */
+static void aligned_replaced(void) {
+    enum { SLOTS = 2000, STEPS = 60000 };
+    static struct {
+        unsigned char *bytes;
+        size_t size;
+    } slots[SLOTS];
+    uint64_t random = 11;
+    for (int step = 0; step < STEPS + SLOTS; step++) {
+        unsigned slot = step < STEPS ? check_random(&random) % SLOTS : (unsigned)(step - STEPS);
+        unsigned char *old = slots[slot].bytes, tag = (unsigned char)slot;
+        size_t had = slots[slot].size;
+        CHECK(!had || (old[0] == tag && old[had / 2] == tag && old[had - 1] == tag),
+              "two blocks share memory: %p, %zu bytes", (void *)old, had);
+        free(old);
+        slots[slot].bytes = NULL;
+        slots[slot].size = 0;
+        if (step >= STEPS)
+            continue;
+        size_t alignment = (size_t)32 << check_random(&random) % 8; /* 32 to 4 096 */
+        size_t size = check_random(&random) % (slot % 16 ? 12000 : 60000) + 1;
+        if (check_random(&random) % 2) /* most callers ask for whole multiples */
+            size = (size + alignment - 1) / alignment * alignment;
+        slots[slot].bytes = memalign(alignment, size);
+        slots[slot].size = size;
+        expect_aligned(slots[slot].bytes, alignment, size, "memalign");
+        memset(slots[slot].bytes, tag, size);
+    }
+}
+
 /* All other functions of the malloc family must accept aligned blocks. */
 static void aligned_mixed_use(void) {
     uint64_t random = 7;
@@ -269,4 +300,4 @@ CHECK_MAIN({"every-block", every_block}, {"tiny-block", tiny_block},
            {"every-alignment", every_alignment}, {"odd-alignment", odd_alignment},
            {"impossible-alignment", impossible_alignment}, {"great-alignment", great_alignment},
            {"posix-memalign-invalid", posix_memalign_invalid}, {"page-aligned", page_aligned},
-           {"aligned-mixed-use", aligned_mixed_use})
+           {"aligned-mixed-use", aligned_mixed_use}, {"aligned-replaced", aligned_replaced})
