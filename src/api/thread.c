@@ -43,9 +43,9 @@ static const void *shared_user;
 static struct {
     pthread_key_t key;
     bool has_key;
-    bool untold;    /* atomic: some thread will end without a call of thread_exits */
-    void *deferred; /* atomic: a list of chunks, linked through their first word */
+    bool untold; /* atomic: some thread will end without a call of thread_exits */
 } global FORK_PAGE;
+void *thread_deferred FORK_PAGE;
 
 /* The key's destructor. The C library calls it in the thread that is about to end. */
 static void thread_exits(void *argument) {
@@ -202,18 +202,16 @@ COLD void thread_leave_to_control(struct heap *heap, enum thread_access access) 
 }
 
 void thread_defer_free(void *chunk) {
-    void *head = load_relaxed(&global.deferred);
+    void *head = load_relaxed(&thread_deferred);
     do
         *(void **)chunk = head;
-    while (!cas_release(&global.deferred, &head, chunk));
+    while (!cas_release(&thread_deferred, &head, chunk));
 }
 
-void thread_settle(struct heap *heap) {
-    if (UNLIKELY(segment_emergency_waits()))
+COLD void thread_settle_waiting(struct heap *heap) {
+    if (segment_emergency_waits())
         region_settle(heap);
-    if (LIKELY(!load_relaxed(&global.deferred)))
-        return;
-    void *chunk = exchange_acquire(&global.deferred, NULL);
+    void *chunk = exchange_acquire(&thread_deferred, NULL);
     while (chunk) {
         void *next = *(void **)chunk;
         size_t requested = region_requested(chunk);

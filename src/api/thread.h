@@ -47,9 +47,14 @@ void thread_leave_to_control(struct heap *heap, enum thread_access access);
 
 /* Puts a chunk on the list of frees that wait until this thread holds no lock. */
 void thread_defer_free(void *chunk);
+INTERNAL void *thread_deferred; /* atomic: the list, linked through the chunks' first word */
 /* Does the work that had to wait while a lock was held: the frees of thread_defer_free, and the
  * accounting of emergency chunks (region_settle). */
-void thread_settle(struct heap *heap);
+void thread_settle_waiting(struct heap *heap);
+INLINE void thread_settle(struct heap *heap) {
+    if (UNLIKELY(segment_emergency_waits()) || UNLIKELY(load_relaxed(&thread_deferred) != NULL))
+        thread_settle_waiting(heap);
+}
 
 /* Creates the pthread key whose destructor runs when a thread ends. */
 void thread_init(void);

@@ -54,8 +54,7 @@ static void account_resized(int64_t more) {
     account(more, more > 0 ? more : 0);
 }
 
-/* atomic: list of emergency chunks that are not accounted yet */
-static struct page *emergencies START_PAGE;
+struct page *segment_emergencies START_PAGE;
 
 struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t context) {
     size_t offset = alignment <= OS_PAGE_BYTES ? HUGE_HEADER_BYTES : SEGMENT_BYTES;
@@ -73,19 +72,15 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
     header->context = context;
     header->born = load_relaxed(&segment_clock);
     segment_map_set(SEGMENT_HUGE, header, true);
-    struct page *first = load_relaxed(&emergencies);
+    struct page *first = load_relaxed(&segment_emergencies);
     do
         header->next = first;
-    while (!cas_release(&emergencies, &first, header));
+    while (!cas_release(&segment_emergencies, &first, header));
     return header;
 }
 
-bool segment_emergency_waits(void) {
-    return load_relaxed(&emergencies) != NULL;
-}
-
 struct page *segment_emergency_take(void) {
-    return exchange_acquire(&emergencies, NULL);
+    return exchange_acquire(&segment_emergencies, NULL);
 }
 
 void segment_emergency_booked(struct page *header) {

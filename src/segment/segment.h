@@ -337,7 +337,10 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
 /* segment_emergency_take returns all emergency chunks that are not accounted, as a list linked by
  * `next`. The caller must be allowed to take locks. For each chunk the caller first charges the
  * context, then calls segment_emergency_booked. From then on another thread may free the chunk. */
-bool segment_emergency_waits(void); /* true: some chunks are not accounted */
+INTERNAL struct page *segment_emergencies;  /* atomic: the list */
+INLINE bool segment_emergency_waits(void) { /* true: some chunks are not accounted */
+    return load_relaxed(&segment_emergencies) != NULL;
+}
 struct page *segment_emergency_take(void);
 void segment_emergency_booked(struct page *header);
 /* Returns the bytes from the start of a huge chunk to the end of its mapping. */
