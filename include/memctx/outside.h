@@ -22,7 +22,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 8
+#define OUTSIDE_VERSION 9
 #define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
@@ -40,6 +40,7 @@
     X(segment_near)                                                                                \
     X(segment_near_first)                                                                          \
     X(segment_global)                                                                              \
+    X(segment_huge_cache)                                                                          \
     X(segment_returned)                                                                            \
     X(segment_clock)                                                                               \
     X(pages_clock_start)                                                                           \
@@ -88,6 +89,7 @@
     X(SEGMENT_ROOT_BITS)                                                                           \
     X(SLICE_SHIFT)                                                                                 \
     X(HEADER_SLICES)                                                                               \
+    X(HUGE_CACHE_MAX)                                                                              \
     X(SPAN_CACHE_SPANS)                                                                            \
     X(SPAN_CACHE_EACH)                                                                             \
     X(SEGMENT_TICK_SHIFT)                                                                          \
@@ -209,6 +211,8 @@
     X(segment_global, huge_bytes)                                                                  \
     X(segment_global, huge_cached_bytes)                                                           \
     X(segment_global, huge_cached)                                                                 \
+    X(huge_cached, start)                                                                          \
+    X(huge_cached, bytes)                                                                          \
     X(options, depth)                                                                              \
     X(meta_usage, mapped_bytes)                                                                    \
     X(meta_usage, used_bytes)                                                                      \
@@ -251,6 +255,7 @@
     X(page)                                                                                        \
     X(owners)                                                                                      \
     X(segment_global)                                                                              \
+    X(huge_cached)                                                                                 \
     X(options)                                                                                     \
     X(meta_usage)                                                                                  \
     X(meta_mapping)                                                                                \

@@ -577,5 +577,7 @@ uint32_t pages_piece(struct piece *piece) {
     scan->block = (uint32_t)from % (1U << BLOCKS_BITS);
     scan->light = piece->request->flags & WIRE_DUMP_LIGHT;
     segment_each_from(scan->place, scan_segment, scan);
+    if (!piece->next && piece->request->flags & WIRE_DUMP_RESIDENT)
+        piece->segments_resident += segment_huge_cached_resident();
     return WIRE_OK;
 }

@@ -388,6 +388,20 @@ size_t segment_huge_purge(bool all) {
     return released;
 }
 
+int64_t segment_huge_cached_resident(void) {
+    struct huge_cached list[HUGE_CACHE_MAX];
+    int64_t sum = 0;
+    /* Other threads need the lock, and the kernel may take long to answer for a large mapping. */
+    lock_take(&global.lock);
+    __builtin_memcpy(list, segment_huge_cache, sizeof list);
+    lock_release(&global.lock);
+    for (int i = 0; i < HUGE_CACHE_MAX; i++) {
+        int64_t bytes = list[i].start ? os_resident_bytes(list[i].start, list[i].bytes) : 0;
+        sum += bytes > 0 ? bytes : 0; /* -1: another thread has unmapped it meanwhile */
+    }
+    return sum;
+}
+
 int64_t huge_cache_excess(void) {
     int64_t plain, dirty = (int64_t)(load_relaxed(&global.dirty_slices) * SLICE_BYTES);
     return global.huge_cached_bytes - segment_freelist_bound(dirty, &plain);

@@ -155,6 +155,25 @@ keep_mapped_diff("moved", "own_mappings_bytes", "mappings that the program made 
 
 
 @test
+def freed_buffers_are_not_own_mappings():
+    """Freed buffers that wait in the freelist, and the end of a buffer that became smaller, are not
+    told as the program's own mappings, over the socket and from outside."""
+    with runtime_dir() as directory, more_c(directory, "handed-back", MEMCTX_FREELIST_KIB="65536",
+                                            MEMCTX_DECAY_MS="3600000") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        file = os.path.join(directory, "outside.mctx")
+        done = run_cli("dump", "--outside", target.pid, "-o", file, env=target.cli_env)
+        check_equal(done.returncode, 0, f"memctx dump --outside: {done.stderr}")
+        for source in (target.pid, file):
+            found = command(target, "frag", source)["ledger"]["lines"]
+            lines = {line["name"]: line["bytes"] for line in found}
+            check(lines["freelist_bytes"] > 31 << 20, f"nothing waits: {lines}")
+            check(lines["own_mappings_bytes"] < 1 << 20, f"own mappings: {lines}")
+            check(abs(lines["residue_bytes"]) < 1 << 20, f"residue: {lines}")
+
+
+@test
 def growth_of_malloc_is_not_told_twice():
     with runtime_dir() as directory, more_c(directory, "mallocs") as target:
         found = watched(target)

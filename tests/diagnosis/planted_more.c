@@ -233,6 +233,18 @@ static void mallocs(void) {
     go_on(only_malloc);
 }
 
+/* Frees a buffer of 20 MiB, and makes another one of 20 MiB smaller. */
+static void handed_back(void) {
+    char *freed = malloc(20 << 20), *shrunk = malloc(20 << 20);
+    memset(freed, 'f', 20 << 20);
+    memset(shrunk, 's', 20 << 20);
+    free(freed);
+    shrunk = realloc(shrunk, 8 << 20);
+    say_look();
+    told_within(-1);
+    free(shrunk);
+}
+
 static void array(void) {
     array_fill(0);
     go_on(array_fill);
@@ -477,6 +489,7 @@ int main(int argc, char **argv) {
         {"unjoined-small", unjoined_small},
         {"shared", shared},
         {"mallocs", mallocs},
+        {"handed-back", handed_back},
         {"collects", collects},
         {"sleepers", sleepers},
         {"labels", labels},

@@ -8,6 +8,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "model/mapped.h"
 #include "model/memory.h"
 
 #define KI 1024
@@ -164,4 +165,26 @@ Test(smaps, text_without_mappings_is_told) {
 Test(smaps, a_path_cannot_steer_the_terminal) {
     read_text("10000-11000 r--p 00000000 fe:00 78 /tmp/\033[2Jname\nRss: 4 kB\n");
     cr_assert_str_eq(places.list[0].path, "/tmp/?[2Jname");
+}
+
+/* The kernel shows one mapping in two entries if their flags differ. A large chunk there has no
+ * memory of the program, and no entry has fewer than 0 bytes. */
+Test(smaps, a_chunk_in_two_entries_is_taken_from_both) {
+    read_text("10000-20000 rw-p 00000000 00:00 0\nRss: 64 kB\n"
+              "20000-30000 rw-p 00000000 00:00 0\nRss: 60 kB\n"
+              "30000-40000 rw-p 00000000 00:00 0\nRss: 16 kB\n");
+    struct wire_page chunk = {.start = 0x18000, .bytes = 0x14000, .resident_bytes = 76 * KI};
+    struct model model = {.has_mappings = true,
+                          .mappings = mappings,
+                          .places = places.list,
+                          .place_count = places.count,
+                          .pages = &chunk,
+                          .page_count = 1,
+                          .ledger = {.segments_resident = 76 * KI, .metadata_resident = 0}};
+    struct mapped mapped;
+    mapped_take(&mapped, &model);
+    cr_assert_eq(mapped.places[0].bytes, 0);
+    cr_assert_eq(mapped.places[1].bytes, 48 * KI);
+    cr_assert_eq(mapped.places[2].bytes, 16 * KI);
+    cr_assert_eq(mapped.sums[MODEL_PLACE_ANONYMOUS], 64 * KI);
 }

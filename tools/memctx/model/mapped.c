@@ -26,11 +26,16 @@ static size_t first_behind(const struct mapped *mapped, uint64_t address) {
     return low;
 }
 
-/* Returns the place that contains an address; NULL: none. */
-static struct model_place *find_place(const struct mapped *mapped, uint64_t address) {
-    size_t at = first_behind(mapped, address);
-    struct model_place *place = at < mapped->place_count ? &mapped->places[at] : NULL;
-    return place && place->start <= address ? place : NULL;
+/* Subtracts a page from the places in which it lies. A large chunk may lie in several places,
+ * because the kernel shows a mapping in several entries if their flags differ. */
+static void take_page_away(const struct mapped *mapped, const struct wire_page *page) {
+    int64_t left = model_tame(page->resident_bytes);
+    for (size_t i = first_behind(mapped, page->start);
+         i < mapped->place_count && mapped->places[i].start < page->start + page->bytes; i++) {
+        int64_t *bytes = &mapped->places[i].bytes, part = *bytes < left ? *bytes : left;
+        *bytes -= part;
+        left -= part;
+    }
 }
 
 void mapped_take(struct mapped *mapped, struct model *model) {
@@ -54,9 +59,8 @@ void mapped_take(struct mapped *mapped, struct model *model) {
     mapped->rss_bytes = model_tame(ledger->rss_bytes) - model_tame(ledger->control_bytes);
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
-        struct model_place *place = page->further ? NULL : find_place(mapped, page->start);
-        if (place && page->resident_bytes != WIRE_UNKNOWN)
-            place->bytes = model_tame(place->bytes - model_tame(page->resident_bytes));
+        if (!page->further && page->resident_bytes != WIRE_UNKNOWN)
+            take_page_away(mapped, page);
     }
 }
 

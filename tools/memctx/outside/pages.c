@@ -466,10 +466,22 @@ static void scan_large(struct scan *scan, const struct header *page, uint64_t by
         out->wire.guard_bytes = (uint16_t)(touched - ((page->requested + 15) & ~15UL));
 }
 
+/* Returns the resident bytes of a mapping; WIRE_UNKNOWN: they cannot be read. */
+static int64_t huge_resident(struct scan *scan, uint64_t start, uint64_t bytes) {
+    int64_t resident = 0;
+    for (uint64_t at = 0; at < bytes; at += scan->segment_bytes) {
+        uint64_t part = bytes - at < scan->segment_bytes ? bytes - at : scan->segment_bytes;
+        if (!reach_read_resident(&scan->tables->reach, start + at, scan->resident,
+                                 part / OS_PAGE_BYTES))
+            return WIRE_UNKNOWN;
+        resident += resident_in(scan, 0, part / OS_PAGE_BYTES * OS_PAGE_BYTES);
+    }
+    return resident;
+}
+
 static void scan_huge(struct scan *scan, uint64_t segment) {
     struct tables *tables = scan->tables;
     struct header page;
-    int64_t resident = 0;
     if (!reach_read(&tables->reach, segment, scan->headers, SIZE(tables, page))) {
         tables_miss(tables, "pages", segment);
         return;
@@ -484,13 +496,9 @@ static void scan_huge(struct scan *scan, uint64_t segment) {
     scan_large(scan, &page, bytes, chunk - segment);
     if (tables->page_count == before)
         return;
-    for (uint64_t at = 0; at < bytes; at += scan->segment_bytes) {
-        uint64_t part = bytes - at < scan->segment_bytes ? bytes - at : scan->segment_bytes;
-        if (!reach_read_resident(&tables->reach, segment + at, scan->resident,
-                                 part / OS_PAGE_BYTES))
-            return;
-        resident += resident_in(scan, 0, part / OS_PAGE_BYTES * OS_PAGE_BYTES);
-    }
+    int64_t resident = huge_resident(scan, segment, bytes);
+    if (resident == WIRE_UNKNOWN)
+        return;
     tables->pages[before].wire.resident_bytes = resident;
     tables->segments_resident += resident;
 }
@@ -548,6 +556,26 @@ static void scan_leaf(struct scan *scan, uint64_t address, uint64_t first) {
     free(flags);
 }
 
+/* Adds the resident bytes of the mappings and spare ends in the freelist. */
+static void add_cached(struct scan *scan) {
+    struct tables *tables = scan->tables;
+    size_t size = SIZE(tables, huge_cached), count = IS(HUGE_CACHE_MAX);
+    char *list = cli_alloc(count, size);
+    if (!reach_read(&tables->reach, ADDRESS(tables, segment_huge_cache), list, count * size)) {
+        tables_miss(tables, "mappings in the freelist", ADDRESS(tables, segment_huge_cache));
+        count = 0;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint64_t start = FIELD(tables, list + i * size, huge_cached, start);
+        uint64_t bytes = FIELD(tables, list + i * size, huge_cached, bytes);
+        int64_t resident = start % OS_PAGE_BYTES == 0 && bytes <= HUGE_MOST
+                               ? huge_resident(scan, start, bytes)
+                               : WIRE_UNKNOWN;
+        tables->segments_resident += resident == WIRE_UNKNOWN ? 0 : resident;
+    }
+    free(list);
+}
+
 void tables_read_pages(struct tables *tables, bool light) {
     struct scan the_scan = {.tables = tables, .light = light}, *scan = &the_scan;
     tables->page_count = tables->share_count = 0;
@@ -571,6 +599,7 @@ void tables_read_pages(struct tables *tables, bool light) {
         if (leaf)
             scan_leaf(scan, leaf, place << IS(SEGMENT_LEAF_SHIFT));
     }
+    add_cached(scan);
     free(scan->headers);
     free(scan->blocks);
     free(scan->resident);
