@@ -154,6 +154,98 @@ def unseen_library_in_headers():
                     verdict(text)), text)
 
 
+LIBRARY = r"""
+#include <stdlib.h>
+#include <string.h>
+#define APART __attribute__((noipa))
+struct statement { char *code, *columns, *variables, *text; };
+APART static void *library_alloc(size_t bytes) {
+    char *chunk = malloc(bytes);
+    memset(chunk, 1, bytes);
+    return chunk;
+}
+APART static char *columns_name(void) {
+    char *columns = library_alloc(900);
+    columns[0] = 'c';
+    return columns;
+}
+APART static void select_make(struct statement *statement) {
+    statement->code = library_alloc(1500);
+    statement->columns = columns_name();
+}
+APART static char *variable_add(void) {
+    char *variables = library_alloc(60);
+    variables[0] = 'v';
+    return variables;
+}
+APART static void parser_run(struct statement *statement) {
+    statement->variables = variable_add();
+    select_make(statement);
+    statement->code[1] = 'p';
+}
+APART static char *text_copy(void) {
+    char *text = library_alloc(80);
+    text[0] = 't';
+    return text;
+}
+void statement_prepare(struct statement *statement) {
+    parser_run(statement);
+    statement->text = text_copy();
+}
+void statement_end(struct statement *statement) {
+    free(statement->code);
+    free(statement->columns);
+    free(statement->variables);
+    free(statement->text);
+}
+"""
+CALLER = r"""
+#include <stdio.h>
+#include <string.h>
+struct statement { char *code, *columns, *variables, *text; };
+void statement_prepare(struct statement *statement);
+void statement_end(struct statement *statement);
+__attribute__((noipa)) static void price_query(int number) {
+    struct statement statement;
+    statement_prepare(&statement);
+    if (number % 9)
+        statement_end(&statement);
+}
+int main(void) {
+    for (int number = 0;;) {
+        for (int i = 0; i < 9000; i++)
+            price_query(number++);
+        puts("look");
+        fflush(stdout);
+        if (getchar() == EOF)
+            return 0;
+    }
+}
+"""
+
+
+@test
+def unseen_parts_that_a_library_allocates():
+    """Parts of an object that a library without source lines allocates in many of its functions are
+    one finding, at the outermost function of the library."""
+    with runtime_dir() as directory:
+        library, program = os.path.join(directory, "libquery.so"), os.path.join(directory, "prices")
+        for source, text, *flags in (
+                ("query.c", LIBRARY, "-shared", "-fPIC", "-rdynamic", "-o", library),
+                ("prices.c", CALLER, "-g", library, "-o", program)):
+            path = os.path.join(directory, source)
+            with open(path, "w", encoding="ascii") as file:
+                file.write(text)
+            done = harness.run_program(["gcc", "-O2", path, *flags], os.environ)
+            check_equal(done.returncode, 0, f"gcc: {done.stderr}")
+        with Target([program], directory, MEMCTX_CONTROL="eager") as target:
+            growth, text = growth_at(target)
+    check_equal(growth["function"], "statement_prepare, libquery.so", growth["evidence"])
+    check_equal((growth["contexts"], growth["bytes"]), (4, 3 * 1000 * (1500 + 900 + 60 + 80)),
+                "call paths and bytes")
+    check("; called for price_query, prices.c:" in verdict(text), text)
+
+
 @test
 def unseen_functions_without_names():
     """Chunks that one function allocates through two functions without names are one finding, at

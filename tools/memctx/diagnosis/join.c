@@ -345,15 +345,25 @@ static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root)
     return NONE;
 }
 
+/* True if both functions are in one library without source lines. */
+static bool share_library(const struct tree *tree, uint32_t a, uint32_t b) {
+    const struct model *model = tree->paths->model;
+    return module_of(tree, a) == module_of(tree, b) &&
+           !who_is_programs_own(model, tree->nodes[a].step) &&
+           !who_is_programs_own(model, tree->nodes[b].step);
+}
+
 /* Sets direct[i] for the suspects that the function at node `main` allocates without another
- * function of the program in between. The function is main, or a caller that find_owner tries. */
-static void find_direct(const struct tree *tree, uint32_t main, const struct blame *blame,
-                        bool *direct) {
+ * function of the program in between. The function is main, or a caller that find_owner tries.
+ * Functions of the library of the node `library` may stand in between; NONE: no function. */
+static void find_direct(const struct tree *tree, uint32_t main, uint32_t library,
+                        const struct blame *blame, bool *direct) {
     find_inside(tree, main, blame, direct);
     for (size_t i = 0; i < tree->end_count; i++) {
         uint32_t at = tree->ends[i].node;
         for (; at != 0 && at != main; at = tree->nodes[at].parent)
-            if (kind_of(tree, at) == WHO_MEANS)
+            if (kind_of(tree, at) == WHO_MEANS &&
+                (library == NONE || !share_library(tree, at, library)))
                 direct[tree->ends[i].suspect] = false;
     }
 }
@@ -380,7 +390,7 @@ static void search_main(const struct tree *tree, uint32_t main, const struct bla
                         uint32_t *causes) {
     bool *direct = cli_alloc(blame->count, sizeof *direct);
     size_t largest = 0, fitting = 0;
-    find_direct(tree, main, blame, direct);
+    find_direct(tree, main, NONE, blame, direct);
     for (size_t i = 0; i < blame->count; i++)
         direct[i] = direct[i] && causes[i] == 0;
     while (largest < blame->count && !direct[largest])
@@ -443,7 +453,9 @@ static bool are_nearly_equal(int64_t a, int64_t b) {
 /* `inside` has the suspects with the cause `cause`. An object may own several of their chunks, and
  * be small itself. Looks for suspects with about as many chunks as the largest suspect of `inside`,
  * which a caller of `cause` allocates directly. Returns that caller's node; returns `cause` if
- * there is none. */
+ * there is none. A library may allocate the parts of an object in many functions, such as a
+ * statement of sqlite in its parser. So of callers in the library of `cause` the outermost counts.
+ */
 static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t root,
                            const struct blame *blame, const uint32_t *causes, const bool *inside) {
     bool *owners = cli_alloc(blame->count, sizeof *owners);
@@ -458,11 +470,16 @@ static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t roo
         candidates += owners[i];
     }
     uint32_t found = cause;
-    for (uint32_t at = cause; at != root && candidates > 0 && found == cause;) {
+    for (uint32_t at = cause; at != root && candidates > 0;) {
         at = tree->nodes[at].parent;
         if (at == 0 || kind_of(tree, at) != WHO_MEANS)
             continue;
-        find_direct(tree, at, blame, direct);
+        bool in_library = share_library(tree, at, cause);
+        if (found != cause && !in_library)
+            break;
+        if (in_library && !who_has_name(tree->paths->model, tree->nodes[at].step))
+            continue;
+        find_direct(tree, at, in_library ? cause : NONE, blame, direct);
         for (size_t i = 0; i < blame->count; i++)
             found = owners[i] && direct[i] ? at : found;
     }

@@ -14,7 +14,8 @@
  *
  * If objects own several chunks each, the chunks may have nine tenths of the sum without the
  * objects. The objects are joined with their chunks if they exist equally often, and if the
- * function that allocates an object calls the function at which the chunks are joined.
+ * function that allocates an object calls the function at which the chunks are joined. In a library
+ * without source lines, other functions of the library may stand between.
  *
  * A recursion deeper than MEMCTX_DEPTH cuts the outer end off some paths. If the full paths show
  * only one caller of such a path's outermost function, the path is treated as if it came through

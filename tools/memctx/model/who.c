@@ -530,8 +530,7 @@ static bool has_own_line(const struct model *model, struct who_step step) {
     return names && is_in_own_source(&names->functions[step.function]);
 }
 
-/* True if the function is in the program's own file and is not known to be a library's. */
-static bool is_programs_own(const struct model *model, struct who_step step) {
+bool who_is_programs_own(const struct model *model, struct who_step step) {
     const struct model_names *names = names_of(model, step);
     return has_own_line(model, step) ||
            (is_in_program(model, step) &&
@@ -586,7 +585,7 @@ bool who_find_caller(const struct model *model, const struct who_part *part,
             return false;
         if (found || (kind != WHO_MEANS && kind != WHO_MAIN))
             continue;
-        found = is_programs_own(model, at);
+        found = who_is_programs_own(model, at);
         if (found && !in_library)
             return false;
         if (found)

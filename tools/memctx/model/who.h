@@ -46,6 +46,9 @@ struct who_step who_next(const struct model *model, struct who_step step);
 enum who_kind who_kind_of(const struct model *model, struct who_step step);
 /* True if the name of the step's function is known. */
 bool who_has_name(const struct model *model, struct who_step step);
+/* True if the function has a line in a source file that is the program's own, or is in the
+ * program's file and is not known to be a library's. */
+bool who_is_programs_own(const struct model *model, struct who_step step);
 /* Returns a key that all steps in one function share. Keys of different functions differ, unless
  * their 64-bit hashes collide. A function without a name is identified by its return address. */
 uint64_t who_key(const struct model *model, struct who_step step);
