@@ -7,7 +7,8 @@
 // that getline allocates are not freed. `queries`: prepared queries are kept, each of which owns
 // chunks of all sizes. `badges`: a function allocates an object, and allocates its text by a tail
 // call. `inserts`: one function allocates pages in two ways. `compiled`: plans
-// are kept, at first through one entry of V8, later through another. `churn`: rows are replaced at
+// are kept, at first through one entry of V8, later through another. `aligned`: 1 of 20 buffers of
+// whole OS pages is kept. `churn`: rows are replaced at
 // random, from another line than they were made at. Healthy: `rebuild` builds a new index and then
 // drops the old one, `reread` reads its configuration anew, from another line than at its start,
 // and each time with entries of slightly other sizes, `arena` has one large request among small
@@ -474,6 +475,27 @@ static void badges() {
             last_badge = badge_new(i);
 }
 
+// --- aligned ---
+
+static char *volatile last_buffer;
+
+KEEP static char *page_buffer() {
+    void *buffer = nullptr;
+    if (posix_memalign(&buffer, 4096, 4096) != 0)
+        exit(1);
+    memset(buffer, 'b', 4096);
+    return static_cast<char *>(buffer);
+}
+
+static void aligned() {
+    for (;; look())
+        for (int i = 0; i < 20000; i++) {
+            last_buffer = page_buffer();
+            if (i % 20 != 0)
+                free(last_buffer);
+        }
+}
+
 // --- inserts ---
 
 static char *volatile last_page;
@@ -544,6 +566,7 @@ int main(int argc, char **argv) {
                  {"namespaces", namespaces},
                  {"queries", queries},
                  {"badges", badges},
+                 {"aligned", aligned},
                  {"inserts", inserts},
                  {"churn", churn},
                  {"compiled", compiled},

@@ -247,6 +247,17 @@ def unseen_parts_that_a_library_allocates():
 
 
 @test
+def unseen_leak_of_aligned_buffers():
+    """The rounding of chunks that leak is no warning, and comes behind the leak."""
+    with started("aligned") as target:
+        growth, _ = growth_at(target)
+        found = doctor(target)["findings"]
+    check(growth["function"].startswith("page_buffer, unseen.cc:"), growth["function"])
+    check_equal([(one["id"], one["severity"]) for one in found[1:]], [("rounding", "info")],
+                "behind the leak")
+
+
+@test
 def unseen_functions_without_names():
     """Chunks that one function allocates through two functions without names are one finding, at
     the function that has a name, also if one of the two has nine tenths of the bytes."""

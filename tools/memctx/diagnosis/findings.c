@@ -355,6 +355,28 @@ static void play_down_small_growth(struct findings *findings) {
     }
 }
 
+/* True if both findings are about the same contexts. */
+static bool share_contexts(const struct finding *a, const struct finding *b) {
+    return a->selector && b->selector && strcmp(a->selector, b->selector) == 0;
+}
+
+/* Chunks that leak may also be smaller than their blocks. If half of such chunks or more came by
+ * the growth, the rounding is no warning beside the warning about growth: it ends with the leak. */
+static void play_down_rounding_of_growth(struct findings *findings) {
+    for (size_t i = 0; i < findings->count; i++) {
+        struct finding *rounding = &findings->list[i];
+        if (strcmp(rounding->id, "rounding") != 0 || rounding->ratio <= 0)
+            continue;
+        double requested = (double)rounding->bytes / rounding->ratio - (double)rounding->bytes;
+        for (size_t k = 0; k < findings->count; k++) {
+            const struct finding *growth = &findings->list[k];
+            if (strcmp(growth->id, "growth") == 0 && growth->severity > SEVERITY_INFO &&
+                share_contexts(growth, rounding) && (double)growth->bytes >= requested / 2)
+                rounding->severity = SEVERITY_INFO;
+        }
+    }
+}
+
 /* Sorts by severity. Warnings and critical findings are sorted by bytes; findings of severity info
  * keep the order of the rules. */
 static int by_weight(const void *a, const void *b) {
@@ -404,6 +426,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
         rules[i].look(&look, &rules[i]);
     forecast_tell_ends(&look);
     play_down_small_growth(findings);
+    play_down_rounding_of_growth(findings);
     free(samples.samples);
     free(look.totals);
     free(look.holders.list);
