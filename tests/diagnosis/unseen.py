@@ -408,6 +408,31 @@ def unseen_texts_of_perl():
     check("not the lines of the script" in labelled(text, 1, "fix"), text)
 
 
+PERL_CYCLES = """
+$| = 1;
+for my $round (1 .. 5) {
+    for (1 .. 5000) {
+        my $one = {name => "n" x 50};
+        my $other = {one => $one};
+        $one->{other} = $other;
+    }
+    print "look\\n";
+    <STDIN>;
+}
+"""
+
+
+@test
+def unseen_cycles_of_perl():
+    """Objects of a script are one finding at the interpreter's loop, also if one function of the
+    interpreter allocated nearly all of the memory, in several ways."""
+    with runtime_dir() as directory, Target([installed("perl"), "-e", PERL_CYCLES], directory,
+                                            MEMCTX_CONTROL="eager") as target:
+        growth, text = growth_at(target, 5)
+    check(growth["function"].startswith("Perl_runops"), growth["function"])
+    check("; nearly all through Perl_pp_anonhash, perl)" in verdict(text), text)
+
+
 PYTHON_THREADS = """
 import sys, threading
 kept, waits = [], threading.Event()

@@ -488,6 +488,27 @@ static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t roo
     return found;
 }
 
+/* The objects of a script are made by many functions of its interpreter, one of which may have
+ * nearly all of the memory. If `cause` is such a function, and other suspects are below the
+ * interpreter's loop, returns the node of the loop; else `cause`. Sets `inside` and *count as
+ * find_inside does for the returned node. */
+static uint32_t widen_to_loop(const struct tree *tree, uint32_t cause, uint32_t root,
+                              const struct blame *blame, bool *inside, size_t *count) {
+    uint32_t at = cause;
+    while (at != root && at != 0 &&
+           (kind_of(tree, at) != WHO_INTERPRETER || module_of(tree, at) != module_of(tree, cause)))
+        at = tree->nodes[at].parent;
+    if (at == cause || at == 0 || kind_of(tree, at) != WHO_INTERPRETER)
+        return cause;
+    size_t below = find_inside(tree, at, blame, inside);
+    if (below > *count) {
+        *count = below;
+        return at;
+    }
+    find_inside(tree, cause, blame, inside);
+    return cause;
+}
+
 static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes);
 
@@ -516,6 +537,8 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     uint32_t innermost = find_innermost(tree, root);
     uint32_t cause = find_cause(tree, innermost, root);
     size_t count = cause != NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
+    if (count > 1)
+        cause = widen_to_loop(tree, cause, root, blame, inside, &count);
     bool found = count > 1;
     uint32_t owner = found ? find_owner(tree, cause, root, blame, causes, inside) : cause;
     if (owner != cause) /* all suspects below the owner belong to it */
