@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * report_data.h - the figures of a report: one JSON object of schema memctx-report/1, which
- * formats/page/report.js draws.
+ * formats/page/model.js reads.
  */
 #ifndef MEMCTX_REPORT_DATA_H
 #define MEMCTX_REPORT_DATA_H

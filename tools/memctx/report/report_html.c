@@ -10,17 +10,20 @@
 
 #include "base/output.h"
 
-#define ASSET(name, file)                                                                          \
-    __asm__(".pushsection .rodata\n" #name ":\n.incbin \"tools/memctx/formats/page/" file          \
-            "\"\n.byte 0\n.popsection\n");                                                         \
+#define FILE_OF(name) ".incbin \"tools/memctx/formats/page/" name "\"\n"
+#define ASSET(name, files)                                                                         \
+    __asm__(".pushsection .rodata\n" #name ":\n" files ".byte 0\n.popsection\n");                  \
     extern const char name[]
-ASSET(asset_page, "report.html");
-ASSET(asset_style, "report.css");
-ASSET(asset_trees, "trees.js");
-ASSET(asset_time, "time.js");
-ASSET(asset_program, "report.js");
-ASSET(asset_live_page, "live.html");
-ASSET(asset_live_program, "live.js");
+ASSET(asset_page, FILE_OF("report.html"));
+ASSET(asset_style, FILE_OF("report.css"));
+/* One program. Its entry is makeReport (report.js). */
+ASSET(asset_program,
+      FILE_OF("words.js") FILE_OF("pen.js") FILE_OF("trees.js") FILE_OF("model.js")
+          FILE_OF("overview.js") FILE_OF("graph.js") FILE_OF("table.js") FILE_OF("treemap.js")
+              FILE_OF("page_map.js") FILE_OF("occupancy.js") FILE_OF("threads.js")
+                  FILE_OF("time.js") FILE_OF("changes.js") FILE_OF("report.js"));
+ASSET(asset_live_page, FILE_OF("live.html"));
+ASSET(asset_live_program, FILE_OF("live.js"));
 
 /* Writes JSON into a script element, where only "<" can begin what HTML understands, such as the
  * element's end. JSON has "<" in strings only, so it can be escaped there. */
@@ -67,8 +70,6 @@ void report_write_html(FILE *file, const char *title, const char *data, size_t d
         {"POLICY", "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                    "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"},
         {"STYLE", asset_style},
-        {"TREES", asset_trees},
-        {"TIME", asset_time},
         {"PROGRAM", asset_program},
         {"BEGIN", "makeReport(JSON.parse(document.getElementById(\"data\").textContent));"},
         {NULL, NULL}};
@@ -79,8 +80,8 @@ void report_write_live_html(FILE *file, const char *nonce) {
     char attribute[64];
     snprintf(attribute, sizeof attribute, " nonce=\"%s\"", nonce);
     const struct filling fillings[] = {
-        {"NONCE", attribute},       {"STYLE", asset_style},        {"LIVE", asset_live_page},
-        {"HIDDEN", " hidden"},      {"TREES", asset_trees},        {"TIME", asset_time},
-        {"PROGRAM", asset_program}, {"BEGIN", asset_live_program}, {NULL, NULL}};
+        {"NONCE", attribute},  {"STYLE", asset_style},     {"LIVE", asset_live_page},
+        {"HIDDEN", " hidden"}, {"PROGRAM", asset_program}, {"BEGIN", asset_live_program},
+        {NULL, NULL}};
     write_page(file, fillings, "memctx", "", 0);
 }

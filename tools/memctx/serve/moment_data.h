@@ -13,7 +13,7 @@ struct moment_wish {
     bool gzip;                         /* the JSON is compressed */
 };
 
-/* Writes the JSON that formats/page/report.js draws. Runs in a child process of the server, which
+/* Writes the JSON that formats/page/model.js reads. Runs in a child process of the server, which
  * ends with a message if a snapshot cannot be read. `wish` is a struct moment_wish. */
 void moment_data_write(int fd, const void *wish);
 

@@ -2,10 +2,10 @@
 /* The time axis of a memctx report: the bytes of the largest contexts at each mark, as bands one on
    the other. */
 "use strict";
-const makeTimeView = (page) => {
+const makeTimeView = (model, page) => {
   const BANDS = 12,
-    {samples, rows, rest} = page.series,
-    canvas = page.canvas,
+    {samples, rows, rest} = model.data.series,
+    canvas = $("time"),
     last = samples.length - 1;
   const others = [...rest];
   rows.slice(BANDS).forEach(([, ...bytes]) =>
@@ -15,7 +15,7 @@ const makeTimeView = (page) => {
   );
   const bands = rows
     .slice(0, BANDS)
-    .map(([index, ...bytes]) => ({index, bytes, title: page.pathOf(index, 3)}));
+    .map(([index, ...bytes]) => ({index, bytes, title: model.pathOf(index, 3)}));
   if (others.some((bytes) => bytes > 0))
     bands.push({index: -1, bytes: others, title: "all others"});
   const sums = samples.map((_, k) =>
@@ -29,19 +29,19 @@ const makeTimeView = (page) => {
   const titleOf = (k) => {
     const [name, seconds] = samples[k];
     const word = k === last ? "now" : name ? `mark ${name}` : "mark";
-    const age = seconds < 10 ? seconds.toFixed(1) + " s" : page.ageText(Math.round(seconds));
+    const age = seconds < 10 ? seconds.toFixed(1) + " s" : ageText(Math.round(seconds));
     return `${word}, ${age} after the start`;
   };
   const textOf = (k, b) =>
-    `${titleOf(k)}: ${page.bytesText(sums[k])} requested`
-    + (bands[b] ? `\n${page.bytesText(bands[b].bytes[k])} by ${bands[b].title}` : "");
+    `${titleOf(k)}: ${bytesText(sums[k])} requested`
+    + (bands[b] ? `\n${bytesText(bands[b].bytes[k])} by ${bands[b].title}` : "");
   // Neighbouring bands differ in hue by the golden angle, so that they look different.
   const colourOf = (band, b) =>
     band.index < 0
-      ? page.style("--line")
-      : page.fades(band.index)
-        ? page.fadedColour()
-        : `hsl(${(30 + b * 137.5) % 360}, ${page.dark() ? "38%, 36%" : "62%, 78%"})`;
+      ? style("--line")
+      : !model.isMatch(band.index)
+        ? fadedColour()
+        : `hsl(${(30 + b * 137.5) % 360}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
 
   // Writes a band's name at the place where the band is thickest.
   const label = (pen, band, low, high, width) => {
@@ -50,9 +50,9 @@ const makeTimeView = (page) => {
       if (low[k] - high[k] > low[best] - high[best]) best = k;
     });
     if (low[best] - high[best] < 18) return;
-    const text = page.fitText(pen, band.title, width / 3),
+    const text = fitText(pen, band.title, width / 3),
       middle = place(best) - pen.measureText(text).width / 2;
-    pen.fillStyle = page.style("--text");
+    pen.fillStyle = style("--text");
     pen.fillText(
       text,
       Math.max(place(0) + 6, Math.min(width - pen.measureText(text).width - 12, middle)),
@@ -61,7 +61,7 @@ const makeTimeView = (page) => {
   };
   const draw = () => {
     const height = Math.max(260, Math.min(460, innerHeight - 330)),
-      [pen, width] = page.prepare(canvas, height);
+      [pen, width] = prepare(canvas, height);
     const left = 70,
       foot = 22,
       first = samples[0][1],
@@ -77,7 +77,7 @@ const makeTimeView = (page) => {
       });
       const high = floor.map(y);
       pen.fillStyle = colourOf(band, b);
-      pen.strokeStyle = page.style("--back");
+      pen.strokeStyle = style("--back");
       pen.lineWidth = 0.6;
       pen.beginPath();
       high.forEach((at, k) => pen.lineTo(place(k), at));
@@ -89,7 +89,7 @@ const makeTimeView = (page) => {
       return {low, high};
     });
     if (lines[chosenBand]) {
-      pen.strokeStyle = page.style("--link");
+      pen.strokeStyle = style("--link");
       pen.lineWidth = 2;
       pen.beginPath();
       lines[chosenBand].high.forEach((at, k) => pen.lineTo(place(k), at));
@@ -97,10 +97,10 @@ const makeTimeView = (page) => {
       pen.closePath();
       pen.stroke();
     }
-    pen.fillStyle = page.style("--text");
+    pen.fillStyle = style("--text");
     for (const part of [0, 0.5, 1])
       pen.fillText(
-        page.bytesText(Math.round(most * part)),
+        bytesText(Math.round(most * part)),
         2,
         Math.min(height - foot, y(most * part) + 6)
       );
@@ -108,7 +108,7 @@ const makeTimeView = (page) => {
     samples.forEach(([name], k) => {
       const mine = k === chosenSample,
         text = name || "mark";
-      pen.fillStyle = page.style(mine ? "--link" : "--soft");
+      pen.fillStyle = style(mine ? "--link" : "--soft");
       pen.fillRect(place(k) - (mine ? 1 : 0.25), 0, mine ? 2 : 0.5, height - foot);
       const from = Math.min(place(k), width - pen.measureText(text).width);
       if (from < free && !mine) return;
@@ -120,8 +120,8 @@ const makeTimeView = (page) => {
   const choose = (k, b) => {
     chosenSample = Math.max(0, Math.min(last, k));
     chosenBand = Math.max(-1, Math.min(bands.length - 1, b));
-    page.tell(textOf(chosenSample, chosenBand).replace("\n", "  ·  "));
-    if (bands[chosenBand] && bands[chosenBand].index > 0) page.chose(bands[chosenBand].index);
+    showDetail(textOf(chosenSample, chosenBand).replace("\n", "  ·  "));
+    if (bands[chosenBand] && bands[chosenBand].index > 0) model.chosen = bands[chosenBand].index;
     draw();
   };
   const pointed = (event) => {
@@ -134,8 +134,8 @@ const makeTimeView = (page) => {
     });
     return [best, lines.findIndex((line) => y >= line.high[best] && y < line.low[best])];
   };
-  canvas.addEventListener("mousemove", (event) => page.showTip(event, textOf(...pointed(event))));
-  canvas.addEventListener("mouseleave", (event) => page.showTip(event, ""));
+  canvas.addEventListener("mousemove", (event) => showTip(event, textOf(...pointed(event))));
+  canvas.addEventListener("mouseleave", (event) => showTip(event, ""));
   canvas.addEventListener("click", (event) => choose(...pointed(event)));
   canvas.addEventListener("keydown", (event) => {
     const {key} = event;
