@@ -32,8 +32,9 @@
  *
  * Misuse ends the program with a line on standard error that names the function and the context.
  * Misuse is: to use a deleted context, or a context of another thread; to delete or give the
- * current context of the thread; to make a context the parent of itself or of its ancestor; to free
- * a chunk twice.
+ * current context of the thread, or to reset a context above it; to make a context the parent of
+ * itself or of its ancestor; to change or reset a context in a signal handler, or from the third
+ * round of a thread's destructors of pthread keys on; to free a chunk twice.
  *
  * Versions: a program and a library of different versions work together. Each function passes the
  * size of the structs that the program was compiled with. New fields are only added at the end of a
@@ -95,8 +96,8 @@ enum memctx_policy {
     /* Like MEMCTX_GENERATION, but the context keeps no empty page. Suits chunks that all die at
      * once. The fastest policy, and the one that needs the least memory. */
     MEMCTX_BUMP,
-    /* Each chunk has a block of its own, and a list links all of them. The baseline for
-     * comparisons. */
+    /* Like MEMCTX_ASET, but slower and larger: a list links all chunks. The baseline of
+     * experiments, with which the other policies are compared. */
     MEMCTX_SIMPLE
 };
 
@@ -196,7 +197,8 @@ MEMCTX_INLINE int memctx_library_version_number(void) {
  * dumps. A program should have few names, such as "request", and tell contexts of one name apart by
  * memctx_set_identifier: each pair of a name and a parent takes about 400 bytes as long as the
  * process runs, and there can be about a million such pairs. Returns NULL when memory is short,
- * when there are too many such pairs, or when the library is absent. */
+ * when there are too many such pairs, when the library does not know the policy, or when the
+ * library is absent. */
 MEMCTX_NONNULL(2)
 MEMCTX_INLINE MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
                                                      enum memctx_policy policy) {
@@ -326,10 +328,10 @@ MEMCTX_INLINE memctx_t memctx_owner(const void *chunk) {
 MEMCTX_INLINE memctx_t memctx_parent(memctx_t context) {
     return context && memctx_do_parent ? memctx_do_parent(context) : NULL;
 }
-/* From now on the context is deleted with `parent`, which may be NULL and must not be the context
- * itself or a context below it. Dumps still show the context below its first parent. Does nothing
- * if memory is short, which can happen only in a program with more than a thousand contexts of one
- * name. */
+/* From now on the context is deleted with `parent`, which may be NULL. `parent` must belong to the
+ * calling thread, too, and must not be the context itself or a context below it. Dumps still show
+ * the context below its first parent. Does nothing if memory is short, which can happen only in a
+ * program with more than a thousand contexts of one name. */
 MEMCTX_INLINE void memctx_set_parent(memctx_t context, memctx_t parent) {
     if (context && memctx_do_set_parent)
         memctx_do_set_parent(context, parent);
@@ -344,8 +346,9 @@ MEMCTX_INLINE const char *memctx_identifier(memctx_t context) {
     return context && memctx_do_identifier ? memctx_do_identifier(context) : "";
 }
 /* Sets a text that dumps show after the name, such as a query's text, so that contexts of one name
- * can be told apart. The library copies the first 31 bytes. NULL: none. Does nothing if memory is
- * short, which can happen only in a program with more than a thousand contexts of one name. */
+ * can be told apart. The library copies at most the first 31 bytes, and cuts no UTF-8 character in
+ * two. NULL: none. Does nothing if memory is short, which can happen only in a program with more
+ * than a thousand contexts of one name. */
 MEMCTX_INLINE void memctx_set_identifier(memctx_t context, const char *identifier) {
     if (context && memctx_do_identify)
         memctx_do_identify(context, identifier);
