@@ -170,8 +170,9 @@ INLINE uint64_t searched(const struct paths *paths) {
     return paths->guessed + paths->replayed;
 }
 
-/* `seen` look-ups were made since the last call. `found` of these look-ups were right first
- * guesses; all other look-ups together cost `spent` ns. */
+/* Counts look-ups in the present window. When the window is full, window_ends judges whether the
+ * way of looking up pays. `seen` look-ups were made since the last call. `found` of these look-ups
+ * were right first guesses; all other look-ups together cost `spent` ns. */
 INLINE void judge(struct paths *paths, uint32_t seen, uint32_t found, uint32_t spent) {
     paths->seen += seen;
     paths->found_in_window += found;

@@ -252,6 +252,8 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
 
 #define SEEN_BYTES (TREE_NODES_PER_BLOCK * sizeof(uint16_t))
 
+/* Keeps the counts of allocations of a block's nodes, with which the next sweep sees which paths
+ * were used in between. Without memory, the next sweep takes all of these paths for used. */
 static void keep_seen_of_block(const struct found *found, uint32_t count, uint32_t first) {
     uint16_t **seen = &state.seen[first / TREE_NODES_PER_BLOCK];
     uint32_t end = first + TREE_NODES_PER_BLOCK < count ? first + TREE_NODES_PER_BLOCK : count;

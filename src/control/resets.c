@@ -40,7 +40,7 @@ struct reset {
     int64_t bytes;        /* memory that new baselines need */
 };
 
-static bool has(const struct reset *reset, const struct view *view) {
+static bool concerns(const struct reset *reset, const struct view *view) {
     return view->context < reset->count && (!reset->root || is_below(view->context, reset->root));
 }
 
@@ -51,7 +51,7 @@ static void reset_resizes_of(struct heap *heap, const struct reset *reset) {
         uint32_t used = load_acquire(&block->used);
         for (uint32_t i = 0; i < used; i++)
             if (block->list[i].counts.reallocs &&
-                has(reset, heap_view_at(heap, block->list[i].view_index)))
+                concerns(reset, heap_view_at(heap, block->list[i].view_index)))
                 reset_resizes(&block->list[i]);
     }
 }
@@ -67,7 +67,7 @@ static bool reset_heap(struct heap *heap, struct reset *reset, enum reset_pass p
     uint32_t views = load_acquire(&heap->view_count), block = UINT32_MAX;
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i)) {
         const struct view *view = heap_view_at(heap, i);
-        if (!has(reset, view))
+        if (!concerns(reset, view))
             continue;
         bool makes = pass != RESET_RESETS && i / BASELINES_PER_BLOCK != block &&
                      !heap_baseline(heap, i, TABLES_UNCOUNTED);

@@ -183,6 +183,7 @@ static bool may_start(void) {
     return false;
 }
 
+/* Starts the control thread, if it may start (may_start). */
 static void start(void) {
     pthread_attr_t attributes;
     if (!may_start())

@@ -119,9 +119,9 @@ struct note {
 #define NOTE_CLASS 0U
 #define NOTED 1UL /* marks an address in meta.free as that of a note */
 
-static void push(unsigned class, void *block, void *entry) {
+static void push(unsigned class, void *block) {
     *(void **)block = meta.free[class];
-    meta.free[class] = entry;
+    meta.free[class] = block;
 }
 
 /* Returns a free block, or a new one. NULL: no memory. */
@@ -138,14 +138,16 @@ static void *pop(unsigned class) {
     block = note->block;
     meta.free[class] = note->next;
     *note = (struct note){0};
-    push(NOTE_CLASS, note, note);
+    push(NOTE_CLASS, note);
     return block;
 }
 
+/* Puts a free block into the list of its class by a note, so that no byte of the block is written.
+ * Without memory for a note, links the block itself. */
 static void push_discarded(unsigned class, void *block) {
     struct note *note = pop(NOTE_CLASS);
     if (!note) {
-        push(class, block, block);
+        push(class, block);
         return;
     }
     *note = (struct note){block, meta.free[class]};
@@ -193,7 +195,7 @@ void meta_free(void *block, size_t bytes) {
     if (discarded)
         push_discarded(class, block);
     else
-        push(class, block, block);
+        push(class, block);
     lock_release(&meta_lock);
 }
 

@@ -83,8 +83,8 @@ static void entry_end(struct huge_cached entry) {
         huge_unmap(entry.start, entry.bytes);
 }
 
-/* Returns the cache's entry for the spare end of a mapping; NULL: the mapping has none (any more).
- * The caller holds the lock. */
+/* Returns the cache's entry for the spare end of a mapping. NULL: the mapping has no spare end; if
+ * PAGE_SPARE still said that it has one, the flag is removed. The caller holds the lock. */
 static struct huge_cached *spare_of(struct page *header) {
     for (int i = 0; i < HUGE_CACHE_MAX; i++)
         if (segment_huge_cache[i].start && segment_huge_cache[i].before == header)

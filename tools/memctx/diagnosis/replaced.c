@@ -62,6 +62,8 @@ static uint64_t site_of(struct sites *sites, uint32_t context) {
                            : folding_mix(folding_mix(1, frame->kind), frame->address) | 1;
 }
 
+/* Returns by how many bytes a path shrank between two looks. `number` is the index of the path's
+ * figures. */
 static int64_t bytes_lost(const struct series *series, size_t number, size_t before, size_t after) {
     return series->rows[before][number].requested_bytes -
            series->rows[after][number].requested_bytes;

@@ -280,6 +280,7 @@ static const char *name_module(const struct merge *merge, const struct model *mo
     return merge->same_program && strcmp(module->path, model->exe) == 0 ? "" : module->path;
 }
 
+/* True if the other state has modules of this name, and each of them is of another build. */
 static bool is_rebuilt(const struct merge *merge, const struct model *model,
                        const struct model_module *module, const struct model *other) {
     const char *name = name_module(merge, model, module);
@@ -310,7 +311,8 @@ static struct buckets make_buckets(size_t most) {
     return buckets;
 }
 
-static uint32_t find_place(struct merge *merge, const struct place *wanted) {
+/* Returns the index of a place in merge->places; adds the place if it is not there. */
+static uint32_t place_index(struct merge *merge, const struct place *wanted) {
     uint64_t hash = mix(mix_text(0, wanted->label), wanted->offset);
     uint32_t *bucket = &merge->place_buckets.first[hash & (merge->place_buckets.count - 1)];
     for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->places[at].next) {
@@ -326,7 +328,8 @@ static uint32_t find_place(struct merge *merge, const struct place *wanted) {
     return index;
 }
 
-static uint32_t find_node(struct merge *merge, uint32_t parent, uint32_t place) {
+/* Returns the index of a node in merge->nodes; adds the node if it is not there. */
+static uint32_t node_index(struct merge *merge, uint32_t parent, uint32_t place) {
     uint64_t hash = mix(mix(0, parent), place);
     uint32_t *bucket = &merge->node_buckets.first[hash & (merge->node_buckets.count - 1)];
     for (uint32_t at = *bucket; at != WIRE_NONE; at = merge->nodes[at].next)
@@ -386,10 +389,10 @@ static void merge_model(struct merge *merge, const struct side *side) {
         uint32_t *place = &place_of[context->frame->number];
         if (i > 0 && *place == WIRE_NONE) {
             struct place wanted = identify(merge, side, context->frame);
-            *place = find_place(merge, &wanted);
+            *place = place_index(merge, &wanted);
         }
-        node_of[i] = i > 0 ? find_node(merge, node_of[context->parent], *place)
-                           : find_node(merge, WIRE_NONE, WIRE_NONE);
+        node_of[i] = i > 0 ? node_index(merge, node_of[context->parent], *place)
+                           : node_index(merge, WIRE_NONE, WIRE_NONE);
         struct compare_figures figures = figures_of(&context->figures->self);
         struct compare_row *row = row_of(merge, &merge->nodes[node_of[i]], &figures);
         if (!row)

@@ -202,7 +202,7 @@ static uint32_t add_node(struct graph *graph, const struct node *node) {
 }
 
 /* Returns the number of an equal node. If there is none, adds the node. */
-static uint32_t find_node(struct graph *graph, const struct node *wanted) {
+static uint32_t node_index(struct graph *graph, const struct node *wanted) {
     if (2 * graph->count >= graph->mask)
         grow_slots(graph);
     size_t at = find_slot(graph, wanted);
@@ -226,7 +226,7 @@ static uint64_t lowest_address(const struct range *function) {
  * may describe an inline function of C++ once for each file that has it. */
 static uint32_t node_of(struct graph *graph, uint32_t module, const struct range *function) {
     uint64_t key = lowest_address(function) << 1 | (function->die.addr ? 0 : 1);
-    return find_node(graph, &(struct node){.key = key, .module = module, .range = *function});
+    return node_index(graph, &(struct node){.key = key, .module = module, .range = *function});
 }
 
 /* Looks for the function in DWARF, then in the symbol table. */
@@ -358,11 +358,11 @@ static uint32_t find_named(struct graph *graph, uint32_t number, const char *nam
         module->is_program || !allocator ? node_of_symbol(graph, number, name) : NODE_UNKNOWN;
     if (own != NODE_UNKNOWN || allocator)
         return own != NODE_UNKNOWN ? own : NODE_ALLOCATOR;
-    return find_node(graph, &(struct node){.key = hash_name(name, strlen(name)),
-                                           .name = name,
-                                           .of_libc = is_of_libc(module, name),
-                                           .module = number,
-                                           .read = true});
+    return node_index(graph, &(struct node){.key = hash_name(name, strlen(name)),
+                                            .name = name,
+                                            .of_libc = is_of_libc(module, name),
+                                            .module = number,
+                                            .read = true});
 }
 
 /* Adds the functions that a call site may call. There are several if the compiler made clones of

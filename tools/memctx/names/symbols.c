@@ -458,7 +458,9 @@ struct symbols_work {
 #define CHILDREN_FEW 32
 #define SHARE_MAX 8
 
-static void start_some(struct symbols_work *work, const struct model *model, size_t done) {
+/* Starts children for the next look-ups, so that CHILDREN_MAX of them run. `done`: number of
+ * look-ups that children have answered. */
+static void start_more(struct symbols_work *work, const struct model *model, size_t done) {
     size_t share = (work->for_children + CHILDREN_FEW - 1) / CHILDREN_FEW;
     share = share < SHARE_MAX ? share : SHARE_MAX;
     while (work->started < work->for_children &&
@@ -505,14 +507,14 @@ struct symbols_work *symbols_begin(const struct model *model,
         .module = WIRE_NONE, .pairs = work->pairs + alone, .pair_count = pairs - alone};
     if (work->across.pair_count > 0)
         start_child(&work->across, 1, model, &work->options);
-    start_some(work, model, 0);
+    start_more(work, model, 0);
     return work;
 }
 
 void symbols_finish(struct symbols_work *work, struct model *model) {
     for (size_t i = 0; i < work->count; i++) {
         struct lookup *lookup = &work->lookups[i];
-        start_some(work, model, i);
+        start_more(work, model, i);
         if (lookup->module == WIRE_NONE) {
             resolve_generated(lookup->wishes, lookup->count, &work->options);
             continue;

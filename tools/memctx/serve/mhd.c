@@ -9,7 +9,9 @@
 
 struct mhd mhd;
 
-/* POSIX, but not ISO C, promises that a pointer to a function has the size of a pointer to data. */
+/* Looks up a function of the library, and writes its address to the pointer at which `function`
+ * points. POSIX, but not ISO C, promises that a pointer to a function has the size of a pointer to
+ * data. */
 static bool find(void *library, const char *name, void *function) {
     void *found = dlsym(library, name);
     memcpy(function, &found, sizeof found);

@@ -262,6 +262,7 @@ static bool may_try_again(long status) {
     return status == 429 || status >= 500;
 }
 
+/* Says in *result how the request ended. The caller has set the outcome to POST_SENT. */
 static void judge(struct post_result *result, CURLcode code) {
     curl_off_t wait_s = 0;
     curl.easy_getinfo(now.easy, CURLINFO_RESPONSE_CODE, &result->status);

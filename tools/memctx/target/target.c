@@ -30,6 +30,7 @@ struct name_search {
     size_t without_library, closed;
 };
 
+/* Counts the process in the search if it has the name that is searched. */
 static bool visit_process(pid_t pid, void *argument) {
     struct name_search *search = argument;
     struct process_facts facts;
