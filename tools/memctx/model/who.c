@@ -12,186 +12,9 @@
 #include "model/frames.h"
 #include "model/shorten.h"
 #include "model/tails.h"
+#include "model/who_tables.h"
 
 /* --- which functions mean something ---------------------------------------------------------- */
-
-/* The first pattern that matches a function's name decides its kind. Names are compared without
- * template arguments and parameters. `via`: the word that who_write puts behind "via" if it leaves
- * the function out at the inner end of a path. NULL: the word is the function's name, or the class
- * of a member function of a library. */
-struct row {
-    const char *pattern;
-    enum who_kind kind;
-    const char *via;
-};
-
-/* Functions of Rust's library. Functions of containers have the name of the container as `via`.
- * Only names without a parameter list are searched here, as names of Rust are: core::run() is a
- * function of a C++ program that has a namespace `core`. */
-static const struct row rust_functions[] = {
-    {"alloc::vec::*", WHO_LIBRARY, "Vec"},
-    {"alloc::raw_vec::*", WHO_LIBRARY, "Vec"},
-    {"alloc::slice::*", WHO_LIBRARY, "Vec"},
-    {"<alloc::vec::*", WHO_LIBRARY, "Vec"},
-    {"alloc::string::*", WHO_LIBRARY, "String"},
-    {"alloc::str::*", WHO_LIBRARY, "String"},
-    {"alloc::fmt::*", WHO_LIBRARY, "String"},
-    {"<alloc::string::*", WHO_LIBRARY, "String"},
-    {"<str as *", WHO_LIBRARY, "String"},
-    {"<&str as *", WHO_LIBRARY, "String"},
-    /* Only Rust's core library implements traits of core for built-in types (u64, i32, usize, f64)
-     * and for a reference to any type (&mut W). */
-    {"<[iuf][0-9]* as core::*", WHO_LIBRARY, "core"},
-    {"<[iu]size as core::*", WHO_LIBRARY, "core"},
-    {"<&mut W as core::*", WHO_LIBRARY, "core"},
-    {"<bool as core::*", WHO_LIBRARY, "core"},
-    {"<char as core::*", WHO_LIBRARY, "core"},
-    {"alloc::boxed::*", WHO_LIBRARY, "Box"},
-    {"<alloc::boxed::*", WHO_LIBRARY, "Box"},
-    {"alloc::rc::*", WHO_LIBRARY, "Rc"},
-    {"alloc::sync::*", WHO_LIBRARY, "Arc"},
-    {"alloc::collections::btree*", WHO_LIBRARY, "BTreeMap"},
-    {"alloc::collections::vec_deque*", WHO_LIBRARY, "VecDeque"},
-    {"std::collections::hash*", WHO_LIBRARY, "HashMap"},
-    {"hashbrown::*", WHO_LIBRARY, "HashMap"},
-    {"alloc::alloc::*", WHO_LIBRARY, "Box"},
-    {"alloc::*", WHO_LIBRARY, "alloc"},
-    {"core::*", WHO_LIBRARY, "core"},
-    {"<alloc::*", WHO_LIBRARY, "alloc"},
-    {"<core::*", WHO_LIBRARY, "core"},
-    {"<std::*", WHO_LIBRARY, "std"},
-    {"<str>::*", WHO_LIBRARY, "String"},
-    {"<\\[*", WHO_LIBRARY, "Vec"},
-    {"<T as *", WHO_LIBRARY, "Vec"},
-    {"<* as alloc::vec::*", WHO_LIBRARY, "Vec"},
-    {"<&mut alloc::*", WHO_LIBRARY, "String"},
-    {"<&mut core::*", WHO_LIBRARY, "core"},
-    {"<&mut std::*", WHO_LIBRARY, "std"},
-    {"<&dyn *", WHO_LIBRARY, "core"},
-    {"<dyn *", WHO_LIBRARY, "core"},
-    {"__rust_*", WHO_ALLOCATOR, "Box"},
-    {"__rdl_*", WHO_ALLOCATOR, "Box"},
-    {"__rg_*", WHO_ALLOCATOR, "Box"},
-    {"__rustc::*", WHO_ALLOCATOR, "Box"}, /* the functions above since Rust 1.87 */
-};
-
-static const struct row functions[] = {
-    {"main", WHO_MAIN, NULL},
-    {"*::main", WHO_MAIN, NULL},
-    /* functions that start a program or a thread */
-    {"_start", WHO_RUNTIME, NULL},
-    {"__libc_*", WHO_RUNTIME, NULL},
-    {"start_thread", WHO_RUNTIME, NULL},
-    {"thread_start", WHO_RUNTIME, NULL},
-    {"clone", WHO_RUNTIME, NULL},
-    {"clone3", WHO_RUNTIME, NULL},
-    {"__clone*", WHO_RUNTIME, NULL},
-    {"__GI___clone*", WHO_RUNTIME, NULL},
-    {"execute_native_thread_routine*", WHO_RUNTIME, NULL},
-    {"call_init*", WHO_RUNTIME, NULL},
-    {"_dl_*", WHO_RUNTIME, NULL},
-    {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
-    {"__restore_rt", WHO_RUNTIME, NULL},
-    /* C++: internal classes, each with the name of its container as `via`; then all other functions
-     * of the library. */
-    {"std::basic_string*", WHO_LIBRARY, "std::string"},
-    {"std::to_string*", WHO_LIBRARY, "std::string"},
-    {"std::operator+*", WHO_LIBRARY, "std::string"},
-    {"std::_Vector_base*", WHO_LIBRARY, "std::vector"},
-    {"std::_Bvector_base*", WHO_LIBRARY, "std::vector"},
-    {"std::_Deque_base*", WHO_LIBRARY, "std::deque"},
-    {"std::_List_*", WHO_LIBRARY, "std::list"},
-    {"std::_Fwd_list*", WHO_LIBRARY, "std::forward_list"},
-    {"std::_Rb_tree*", WHO_LIBRARY, "std::map"},
-    {"std::_Hashtable*", WHO_LIBRARY, "std::unordered_map"},
-    {"std::__detail::*", WHO_LIBRARY, "std::unordered_map"},
-    {"std::__shared_*", WHO_LIBRARY, "std::shared_ptr"},
-    {"std::make_shared*", WHO_LIBRARY, "std::shared_ptr"},
-    {"std::allocate_shared*", WHO_LIBRARY, "std::shared_ptr"},
-    {"std::_Sp_*", WHO_LIBRARY, "std::shared_ptr"},
-    {"std::_Function_*", WHO_LIBRARY, "std::function"},
-    {"std::allocator*", WHO_LIBRARY, "operator new"},
-    {"std::__new_allocator*", WHO_LIBRARY, "operator new"},
-    {"std::__allocate_*", WHO_LIBRARY, "operator new"},
-    {"__gnu_cxx::*", WHO_LIBRARY, "operator new"},
-    {"std::*", WHO_LIBRARY, NULL},
-    {"operator new*", WHO_ALLOCATOR, "operator new"},
-    /* Wrappers of malloc in C. */
-    {"*malloc", WHO_ALLOCATOR, NULL},
-    {"*calloc", WHO_ALLOCATOR, NULL},
-    {"*realloc", WHO_ALLOCATOR, NULL},
-    {"*_malloc[0-9_]*", WHO_ALLOCATOR, NULL},
-    {"*reallocarray", WHO_ALLOCATOR, NULL},
-    {"*memalign", WHO_ALLOCATOR, NULL},
-    {"aligned_alloc", WHO_ALLOCATOR, NULL},
-    {"strdup", WHO_ALLOCATOR, NULL},
-    {"strndup", WHO_ALLOCATOR, NULL},
-    {"__strdup", WHO_ALLOCATOR, "strdup"},
-    {"__strndup", WHO_ALLOCATOR, "strndup"},
-    {"wcsdup", WHO_ALLOCATOR, NULL},
-    {"x*alloc", WHO_ALLOCATOR, NULL},
-    {"x*alloc[0-9_]*", WHO_ALLOCATOR, NULL},
-    {"x*strdup", WHO_ALLOCATOR, NULL},
-    {"x*strndup", WHO_ALLOCATOR, NULL},
-    {"xmemdup*", WHO_ALLOCATOR, NULL},
-    {"z*alloc_usable*", WHO_ALLOCATOR, NULL},
-    {"g_*alloc*", WHO_ALLOCATOR, NULL},
-    {"g_strdup*", WHO_ALLOCATOR, NULL},
-    {"g_strndup", WHO_ALLOCATOR, NULL},
-    {"CRYPTO_*alloc", WHO_ALLOCATOR, NULL},
-    {"CRYPTO_*dup", WHO_ALLOCATOR, NULL},
-    {"sqlite3*[mM]alloc*", WHO_ALLOCATOR, NULL},
-    {"sqlite3*Realloc*", WHO_ALLOCATOR, NULL},
-    {"Perl_safesys*", WHO_ALLOCATOR, NULL},
-    {"palloc*", WHO_ALLOCATOR, NULL},
-    {"repalloc*", WHO_ALLOCATOR, NULL},
-    {"MemoryContext*Alloc*", WHO_ALLOCATOR, NULL},
-    {"AllocSetAlloc*", WHO_ALLOCATOR, NULL},
-    {"AllocSetRealloc*", WHO_ALLOCATOR, NULL},
-    {"ngx_alloc", WHO_ALLOCATOR, NULL},
-    {"ngx_p*alloc*", WHO_ALLOCATOR, NULL},
-    {"_PyMem_*", WHO_ALLOCATOR, NULL},
-    {"PyMem_*", WHO_ALLOCATOR, NULL},
-    {"pymalloc_alloc", WHO_ALLOCATOR, NULL},
-    {"_PyObject_GC_*", WHO_ALLOCATOR, NULL},
-    {"gc_alloc", WHO_ALLOCATOR, NULL},
-    {"_PyType_AllocNoTrack", WHO_ALLOCATOR, NULL},
-    {"PyType_GenericAlloc", WHO_ALLOCATOR, NULL},
-    /* Interpreters: python, perl, node, lua, ruby, php. */
-    {"_PyEval_*", WHO_INTERPRETER, NULL},
-    {"PyEval_*", WHO_INTERPRETER, NULL},
-    {"_PyFunction_Vectorcall*", WHO_INTERPRETER, NULL},
-    {"*PyObject_Vectorcall*", WHO_INTERPRETER, NULL},
-    {"*PyObject_Call*", WHO_INTERPRETER, NULL},
-    {"_PyObject_MakeTpCall*", WHO_INTERPRETER, NULL},
-    {"_PyVectorcall_Call*", WHO_INTERPRETER, NULL},
-    {"method_vectorcall*", WHO_INTERPRETER, NULL},
-    {"cfunction_*", WHO_INTERPRETER, NULL},
-    {"run_mod", WHO_INTERPRETER, NULL},
-    {"run_eval_code_obj", WHO_INTERPRETER, NULL},
-    {"pyrun_*", WHO_INTERPRETER, NULL},
-    {"_PyRun_*", WHO_INTERPRETER, NULL},
-    {"PyRun_*", WHO_INTERPRETER, NULL},
-    {"pymain_*", WHO_INTERPRETER, NULL},
-    {"Py_RunMain", WHO_INTERPRETER, NULL},
-    {"Py_BytesMain", WHO_INTERPRETER, NULL},
-    {"Perl_runops*", WHO_INTERPRETER, NULL},
-    {"perl_run", WHO_INTERPRETER, NULL},
-    {"Builtins_*", WHO_INTERPRETER, NULL},
-    {"v8::internal::Execution::*", WHO_INTERPRETER, NULL},
-    {"v8::internal::Builtin_*", WHO_INTERPRETER, NULL},
-    {"v8::internal::FunctionCallbackArguments::*", WHO_INTERPRETER, NULL},
-    {"luaV_execute", WHO_INTERPRETER, NULL},
-    {"luaD_*", WHO_INTERPRETER, NULL},
-    {"vm_exec*", WHO_INTERPRETER, NULL},
-    {"rb_vm_exec", WHO_INTERPRETER, NULL},
-    {"execute_ex", WHO_INTERPRETER, NULL},
-};
-
-/* Libraries whose functions say nothing about the cause. If the tables above have no row for such a
- * function, it is WHO_LIBRARY; without a name, it is WHO_RUNTIME. */
-static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
-                                       "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
 
 static const struct model_names *names_of(const struct model *model, struct who_step step) {
     const struct model_frame *frame = model->contexts[step.context].frame;
@@ -220,40 +43,6 @@ static const char *module_of(const struct model *model, struct who_step step) {
     return module != WIRE_NONE ? frames_module_name(model, module) : NULL;
 }
 
-/* Source files of the C, C++ and Rust libraries. An inlined function of a library may have a name
- * without a namespace, but the debug information names its file. Only inlined functions are
- * compared with this list: without debug information about inlining, the line of any function of
- * the program may be in such a file. */
-static const char *const library_files[] = {"*/include/c++/*", "/rustc/*/library/*",
-                                            "*/rustlib/src/rust/library/*", "/usr/include/bits/*",
-                                            "/usr/include/*-linux-gnu/bits/*"};
-
-static bool is_library_file(const char *file) {
-    for (size_t i = 0; file && i < sizeof library_files / sizeof library_files[0]; i++)
-        if (fnmatch(library_files[i], file, 0) == 0)
-            return true;
-    return false;
-}
-
-static const struct row *find_row(const struct row *rows, size_t count, const char *name) {
-    for (size_t i = 0; i < count; i++)
-        if (fnmatch(rows[i].pattern, name, 0) == 0)
-            return &rows[i];
-    return NULL;
-}
-
-/* Returns the function's row in the tables; NULL if it has none. */
-static const struct row *row_of(const char *name) {
-    const size_t rust_count = sizeof rust_functions / sizeof rust_functions[0];
-    const size_t count = sizeof functions / sizeof functions[0];
-    char *plain = shorten_to_name(name, true);
-    const struct row *row =
-        shorten_has_parameters(name) ? NULL : find_row(rust_functions, rust_count, plain);
-    row = row ? row : find_row(functions, count, plain);
-    free(plain);
-    return row;
-}
-
 enum who_kind who_kind_of(const struct model *model, struct who_step step) {
     const struct model_frame *frame = model->contexts[step.context].frame;
     const char *name = name_of(model, step), *module = module_of(model, step);
@@ -261,15 +50,13 @@ enum who_kind who_kind_of(const struct model *model, struct who_step step) {
         return WHO_MEANS;
     if (frame->kind != WIRE_KIND_PATH)
         return WHO_RUNTIME;
-    bool is_runtime = false;
-    for (size_t i = 0; module && i < sizeof runtimes / sizeof runtimes[0]; i++)
-        is_runtime = is_runtime || fnmatch(runtimes[i], module, 0) == 0;
+    bool is_runtime = module && who_is_runtime(module);
     if (!name)
         return is_runtime ? WHO_RUNTIME : WHO_MEANS;
-    const struct row *row = row_of(name);
-    return row                                                   ? row->kind
-           : is_runtime || is_library_file(file_of(model, step)) ? WHO_LIBRARY
-                                                                 : WHO_MEANS;
+    const struct who_row *row = who_row_of(name);
+    return row                                                       ? row->kind
+           : is_runtime || who_is_library_file(file_of(model, step)) ? WHO_LIBRARY
+                                                                     : WHO_MEANS;
 }
 
 /* --- steps ----------------------------------------------------------------------------------- */
@@ -383,7 +170,7 @@ static bool shows(const struct model *model, const struct who_part *part, struct
 /* Returns the word behind "via" for a function that was left out. The caller frees it. */
 static char *write_via(const struct model *model, struct who_step step) {
     const char *name = name_of(model, step);
-    const struct row *row = name ? row_of(name) : NULL;
+    const struct who_row *row = name ? who_row_of(name) : NULL;
     if (row && row->via)
         return cli_copy(row->via);
     char *plain = name ? shorten_to_name(name, true)
@@ -435,7 +222,7 @@ static void write_next(struct written *written, char *function) {
 
 /* Returns the text of a function that ended in a tail call; NULL: it is not shown. */
 static char *write_tail(const struct model_function *function, enum who_kind shown, bool brief) {
-    const struct row *row = row_of(function->name);
+    const struct who_row *row = who_row_of(function->name);
     if (row && row->kind > shown)
         return NULL;
     char *name = shorten_to_name(function->name, false), *text;
