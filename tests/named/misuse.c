@@ -129,6 +129,38 @@ static void parent_below_itself(void) {
     memctx_set_parent(top, below);
 }
 
+static void *set_parent_of_own(void *others) {
+    memctx_set_parent(make(NULL, "own"), others);
+    return NULL;
+}
+static void parent_of_another(void) {
+    run_thread(set_parent_of_own, make(NULL, "mine"));
+}
+
+static void reset_above_the_current(void) {
+    memctx_t above = make(NULL, "above"), below = make(above, "below");
+    memctx_switch(below);
+    memctx_reset(above);
+}
+
+/* Resets the context in the third round of the destructors of an ending thread. */
+static pthread_key_t key;
+static void end_late(void *context) {
+    static int round;
+    if (++round < 3)
+        CHECK(!pthread_setspecific(key, context));
+    else
+        memctx_reset(context);
+}
+static void *end_with_a_context(void *nothing) {
+    CHECK(!pthread_key_create(&key, end_late));
+    CHECK(!pthread_setspecific(key, make(NULL, "mine")));
+    return nothing;
+}
+static void reset_by_a_thread_that_ends(void) {
+    run_thread(end_with_a_context, NULL);
+}
+
 const struct use_case cases_of_misuse[] = {
     USE_CASE(member_used_after_delete),
     USE_CASE(member_used_after_another_took_its_number),
@@ -147,5 +179,8 @@ const struct use_case cases_of_misuse[] = {
     USE_CASE(freed_twice),
     USE_CASE(freed_after_reset),
     USE_CASE(parent_below_itself),
+    USE_CASE(parent_of_another),
+    USE_CASE(reset_above_the_current),
+    USE_CASE(reset_by_a_thread_that_ends),
     {NULL, NULL},
 };

@@ -76,6 +76,7 @@ static void options(void) {
     struct memctx_options with = {.limit = &limit, .identifier = "small"}, odd = {.flags = 64};
     struct memctx_stats stats;
     CHECK(!memctx_create_with(NULL, "odd", MEMCTX_ASET, &odd));
+    CHECK(!memctx_create(NULL, "odd", (enum memctx_policy)(MEMCTX_SIMPLE + 1)));
     memctx_t context = memctx_create_with(NULL, "limited", MEMCTX_ASET, &with);
     CHECK(!strcmp(memctx_identifier(context), "small"));
     CHECK(memctx_alloc(context, 900) && !memctx_alloc(context, 101));
