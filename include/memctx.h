@@ -15,10 +15,11 @@
  *
  * A program is not linked with the library. The functions call weak symbols (memctx/weak.h), which
  * libmemctx.so defines when it is preloaded (`memctx run`). Without the library there are no
- * contexts: memctx_create returns NULL, memctx_alloc calls malloc, and the other functions do
- * nothing, at the price of one load and one compare. A program that needs memctx_reset to free must
- * ask memctx_is_active first. Code that clang compiles with -fno-pie, that any compiler compiles
- * with -fno-pie -mcmodel=large, or that is linked statically, never finds the library.
+ * contexts: memctx_create returns NULL, the functions that allocate, resize and free chunks call
+ * malloc, realloc and free, and the other functions do nothing, at the price of one load and one
+ * compare. A program that needs memctx_reset to free must ask memctx_is_active first. Code that
+ * clang compiles with -fno-pie, that any compiler compiles with -fno-pie -mcmodel=large, or that is
+ * linked statically, never finds the library.
  *
  * Every function accepts NULL for a context. NULL means "no context"; a function that would change
  * a context then does nothing.
@@ -93,8 +94,8 @@ enum memctx_policy {
     /* Chunks in the order of allocation. A page is reused when all its chunks are freed. Suits
      * chunks that die in the order in which they were allocated. */
     MEMCTX_GENERATION,
-    /* Like MEMCTX_GENERATION, but the context keeps no empty page. Suits chunks that all die at
-     * once. The fastest policy, and the one that needs the least memory. */
+    /* Like MEMCTX_GENERATION, but the context keeps no empty page except the current one. Suits
+     * chunks that all die at once. The fastest policy, and the one that needs the least memory. */
     MEMCTX_BUMP,
     /* Like MEMCTX_ASET, but slower and larger: a list links all chunks. The baseline of
      * experiments, with which the other policies are compared. */
