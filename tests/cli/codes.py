@@ -404,18 +404,33 @@ def only_one_of_many_has_a_socket():
 
 @test
 def not_permitted():
+    """Also if /proc hides the processes of other users, as some machines mount it."""
     if os.geteuid() != 0:
         raise Skip("needs root to be somebody else")
-    with target([build_program("tests/cli/programs/allocate.c")]) as live:
-        argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", CLI, "dump",
-                str(live.pid)]
+
+    def ask(hidepid, pid):
+        with open("/proc/mounts", encoding="utf-8") as mounts:
+            as_here = not hidepid and "hidepid=" not in mounts.read()
+        mount = f"mount -t proc -o hidepid={hidepid} proc /proc || exit 99; "
+        argv = [*([] if as_here else ["unshare", "--mount", "sh", "-c", mount + 'exec "$@"', "sh"]),
+                "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", CLI, "dump",
+                str(pid)]
         done = subprocess.run(argv, env=live.cli_env, capture_output=True, text=True, timeout=60,
                               check=False)
+        if done.returncode == 99 or "unshare failed" in done.stderr:
+            raise Skip("/proc cannot be mounted")
         if "setpriv: failed to execute" in done.stderr:
             raise Skip("the build cannot be read by another user")
-        check_equal(done.returncode, 4, f"exit code ({done.stderr})")
-        check("belongs to root" in done.stderr and "run memctx as that user" in done.stderr,
-              f"message: {done.stderr}")
+        return done
+
+    with target([build_program("tests/cli/programs/allocate.c")]) as live:
+        for hidepid, words in ((0, ("belongs to root", "run memctx as that user")),
+                               (2, ("/proc does not show pid", "run memctx as the user of"))):
+            done = ask(hidepid, live.pid)
+            check_equal(done.returncode, 4, f"exit code ({done.stderr})")
+            check(all(word in done.stderr for word in words), f"message: {done.stderr}")
+            done = ask(hidepid, (1 << 31) - 1)  # no process has such a pid
+            check_equal(done.returncode, 3, f"exit code ({done.stderr})")
 
 
 @test

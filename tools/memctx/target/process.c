@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -533,6 +534,12 @@ void process_need_proc(void) {
     if (access("/proc/stat", F_OK) != 0)
         cli_die(CLI_NO_TARGET, "/proc is not mounted here, so no process can be seen; mount it: "
                                "mount -t proc proc /proc");
+}
+
+bool process_is_hidden(pid_t pid) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    return access(path, F_OK) != 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument) {

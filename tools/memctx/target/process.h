@@ -90,6 +90,9 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
 /* Ends the command if /proc is not mounted, as in a container with no files but the command: no
  * process can be seen then. */
 void process_need_proc(void);
+/* True if the process runs, but /proc does not show it to this user: it was mounted with the option
+ * hidepid. */
+bool process_is_hidden(pid_t pid);
 /* Calls `visit` for every process, until it returns false. */
 void process_for_each(bool (*visit)(pid_t pid, void *argument), void *argument);
 /* Returns "name (uid N)" for a user. The text stays valid until the next call. */

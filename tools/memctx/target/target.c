@@ -208,8 +208,14 @@ static void open_process(struct target *target, pid_t pid, const char *word, enu
         cli_warn("note: %d is a thread of the process %d; this command takes the process", (int)pid,
                  (int)process);
     pid = process;
-    if (!process_read_facts(pid, &target->facts))
+    if (!process_read_facts(pid, &target->facts)) {
+        if (process_is_hidden(pid))
+            cli_die(CLI_NOT_PERMITTED,
+                    "/proc does not show pid %d to this user (mount option hidepid); run memctx as "
+                    "the user of that process or as root",
+                    (int)pid);
         cli_die(CLI_NO_TARGET, "no process has pid %d%s", (int)pid, advise(word));
+    }
     wait_for_library(&target->facts);
     if (target->facts.state == 'Z' || target->facts.state == 'X')
         cli_die(CLI_NO_TARGET,
