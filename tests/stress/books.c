@@ -18,6 +18,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -67,7 +68,7 @@ struct settings {
     uint64_t seed, ops, rounds;
     unsigned slots, crowd;
     uint64_t life; /* number of operations after which a thread ends */
-    bool forks, signals;
+    bool forks, vforks, signals;
     const char *books_path;
 };
 
@@ -257,13 +258,11 @@ static void fork_from_worker(struct slot *slot) {
         die("a forked child failed", NULL);
 }
 
-static void slot_operate(struct slot *slot) {
+static void slot_use_record(struct slot *slot) {
     uint64_t dice = next_random(&slot->random);
     size_t position = dice % RECORDS_PER_SLOT;
     uint32_t index = slot->own[position];
     dice >>= 32;
-    if (settings.forks && dice % 8192 == 0)
-        fork_from_worker(slot);
     if (index == NO_RECORD)
         return;
     struct record *record = &records[index];
@@ -277,6 +276,43 @@ static void slot_operate(struct slot *slot) {
         record_exchange(&slot->own[position], dice >> 8);
     else
         payload_check(record, record->size);
+}
+
+/* The child uses the memory of its parent, and the parent's thread waits for the child's end. So
+ * the child goes on in the place of that thread, and its operations are in the books. */
+static int child_in_same_memory(void *argument) {
+    struct slot *slot = argument;
+    struct itimerval tick = {{0, 100}, {0, 100}}; /* a child has no timers of its parent */
+    if (settings.signals)
+        setitimer(ITIMER_REAL, &tick, NULL);
+    for (int i = 0; i < 200; i++)
+        slot_use_record(slot);
+    return 0;
+}
+
+/* Makes such a child as vfork does, on the thread's own stack, or as posix_spawn does, on a stack
+ * of its own. */
+static void vfork_from_worker(struct slot *slot, bool own_stack) {
+    static char stacks[SLOTS_MAX][64 << 10] __attribute__((aligned(16)));
+    int status = -1;
+    pid_t child = own_stack ? clone(child_in_same_memory, stacks[slot - slots + 1],
+                                    CLONE_VM | CLONE_VFORK | SIGCHLD, slot)
+                            : vfork();
+    if (child == 0)
+        _exit(child_in_same_memory(slot));
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (child < 0 || status != 0)
+        die("a child in the same memory failed", NULL);
+}
+
+static void slot_operate(struct slot *slot) {
+    uint64_t dice = next_random(&slot->random) >> 32;
+    if (settings.forks && dice % 8192 == 0)
+        fork_from_worker(slot);
+    if (settings.vforks && dice % 2048 == 1)
+        vfork_from_worker(slot, dice & 2048);
+    slot_use_record(slot);
 }
 
 /* --- signals ------------------------------------------------------------------------------ */
@@ -565,6 +601,8 @@ int main(int argc, char **argv) {
             settings.life = number_argument(argv, &i);
         else if (strcmp(argv[i], "--forks") == 0)
             settings.forks = true;
+        else if (strcmp(argv[i], "--vforks") == 0)
+            settings.vforks = true;
         else if (strcmp(argv[i], "--signals") == 0)
             settings.signals = true;
         else
@@ -574,7 +612,8 @@ int main(int argc, char **argv) {
         settings.crowd > GUESTS_MAX || !settings.rounds || !settings.life) {
         fprintf(stderr,
                 "usage: books [--seed N] [--ops N] [--rounds N] [--slots 1..%d]\n"
-                "             [--crowd 0..%d] [--life N] [--forks] [--signals] BOOKS-FILE\n",
+                "             [--crowd 0..%d] [--life N] [--forks] [--vforks]\n"
+                "             [--signals] BOOKS-FILE\n",
                 SLOTS_MAX, GUESTS_MAX);
         return 2;
     }
