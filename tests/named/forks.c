@@ -98,7 +98,7 @@ static void verify(const struct chunk *chunk) {
 
 static void make_context(struct worker *worker, struct place *place) {
     static const char *const names[] = {"red", "green", "blue"};
-    struct memctx_options options = {.flags = dice(worker, 4) ? 0 : MEMCTX_ZERO_FREED};
+    struct memctx_options options = {.flags = dice(worker, 2) ? 0 : dice(worker, MEMCTX_FLAGS + 1)};
     place->context = memctx_create_with(NULL, names[dice(worker, 3)],
                                         (enum memctx_policy)dice(worker, 5), &options);
     CHECK(place->context);
