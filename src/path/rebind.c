@@ -79,7 +79,7 @@ bool rebind_is_ours(uintptr_t address) {
     return address >= (uintptr_t)image_start && address < (uintptr_t)image_end;
 }
 
-static uintptr_t find_in(const struct link_map *map, const char *name) {
+uintptr_t rebind_in_object(const struct link_map *map, const char *name) {
     struct symbols symbols;
     const ElfW(Sym) *symbol = read_dynamic(map, &symbols) ? find(&symbols, name) : NULL;
     return symbol && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC ? symbols.bias + symbol->st_value
@@ -92,11 +92,11 @@ uintptr_t rebind_next(const char *name) {
     while (map && map->l_ld != own_dynamic)
         map = map->l_next;
     while (map && (map = map->l_next) && !found)
-        found = find_in(map, name);
+        found = rebind_in_object(map, name);
     /* A program that is linked with this library may name it behind libc, so all other objects are
      * searched, too. */
     for (map = _r_debug.r_map; map && !found; map = map->l_next)
-        found = map->l_ld == own_dynamic ? 0 : find_in(map, name);
+        found = map->l_ld == own_dynamic ? 0 : rebind_in_object(map, name);
     return found;
 }
 
@@ -117,7 +117,7 @@ static const struct link_map *find_libc(void) {
 
 uintptr_t rebind_in_libc(const char *name) {
     const struct link_map *map = find_libc();
-    return map ? find_in(map, name) : 0;
+    return map ? rebind_in_object(map, name) : 0;
 }
 
 static bool find_both(struct symbols *ours, struct symbols *libc) {

@@ -27,6 +27,10 @@ bool rebind_other_has_constructors(uintptr_t malloc_in_use);
  * time, also in a signal handler: the objects from this library to libc were loaded with the
  * program and stay. */
 uintptr_t rebind_next(const char *name);
+struct link_map;
+/* Returns the address of the function `name` that a loaded object defines; 0: it defines none. Only
+ * reads the object's memory. */
+uintptr_t rebind_in_object(const struct link_map *map, const char *name);
 /* Returns the address of libc's function `name`, even if the program or another library defines one
  * of this name; 0: libc is not found. */
 uintptr_t rebind_in_libc(const char *name);

@@ -182,7 +182,7 @@ INLINE void plain_put(const struct plain *plain) {
  * rules. */
 static NOINLINE uint64_t rule_to_hand(struct rule *place, uintptr_t address) {
     uint64_t packed = unwind_rules_find(address, false);
-    if ((plain_by_sp(packed) || plain_by_rbp(packed)) && rule_module(packed) != MODULE_NONE)
+    if (plain_by_sp(packed) || plain_by_rbp(packed))
         *place = (struct rule){address, packed};
     return packed;
 }

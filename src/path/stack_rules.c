@@ -2,6 +2,7 @@
 /* Walks the stack by all unwind rules until it joins the frames of the last walk; see stack_walk.h.
  */
 #include "path/stack_walk.h"
+#include "path/v8.h"
 
 /* Values of rbp_use in fresh frames. */
 #define USES_RBP 0
@@ -127,6 +128,24 @@ INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
                                         .rbp_use = NO_USE,
                                         .exact = walker->exact};
     return fresh;
+}
+
+/* Returns the rule of an address for which the table of rules has none. It may be in code that V8
+ * made, which the frame further in tells. */
+static NOINLINE uint64_t rule_by_called(const struct walker *walker, uint64_t rule) {
+    struct stack *stack = walker->stack;
+    if (rule_module(rule) != MODULE_NONE || walker->exact || !walker->count || !walker->rbp_at ||
+        !readable(stack, walker->rbp_at))
+        return rule;
+    uintptr_t type_at = word_at(walker->rbp_at) - 8;
+    bool by_v8 = readable(stack, type_at) && v8_calls(&stack->fresh[walker->count - 1].frame,
+                                                      walker->address, word_at(type_at));
+    return by_v8 ? v8_rule(MODULE_NONE) : rule;
+}
+
+INLINE uint64_t find_rule(const struct walker *walker) {
+    uint64_t rule = unwind_rules_find(walker->address, walker->exact);
+    return LIKELY(rule_kind(rule) != CFI_NONE) ? rule : rule_by_called(walker, rule);
 }
 
 /* True if the walker has reached this old frame in the state in which the last walk reached the
@@ -273,7 +292,7 @@ void stack_walk_by_rules(struct stack *stack, uintptr_t frame, unsigned depth) {
             end = STACK_OPEN;
             break;
         }
-        uint64_t rule = unwind_rules_find(walker.address, walker.exact);
+        uint64_t rule = find_rule(&walker);
         struct stack_fresh *fresh = add_fresh(&walker, rule);
         enum cfi_kind kind = rule_kind(rule);
         if (UNLIKELY(kind == CFI_END || kind == CFI_NONE)) {

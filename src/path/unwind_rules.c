@@ -3,6 +3,7 @@
 #include "path/unwind_rules.h"
 #include "os/meta.h"
 #include "path/loaded.h"
+#include "path/v8.h"
 #include "region/blocks.h"
 #include "region/tables.h"
 
@@ -319,6 +320,8 @@ static uint32_t module_learn(const struct cfi_object *object) {
      * it */
     if (page)
         blocks_watch(page);
+    else
+        v8_look(module);
     if (again == count)
         store_release(&global.module_count, count + 1);
     return again;
@@ -405,26 +408,35 @@ struct cfi_function unwind_rules_function(uintptr_t key) {
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);
     struct cfi_object object;
+    struct cfi_rule rule = {.kind = CFI_NONE};
     uintptr_t pc = unwind_rules_pc(key);
-    /* for code made at run time, which may change, no rule is kept */
-    if (!find_object(pc, &object) && !(loaded_missed() && cfi_find_object(pc, &object)))
-        return pack((struct cfi_rule){.kind = CFI_NONE}, MODULE_NONE);
-    struct cfi_rule rule = cfi_find_rule(&object, pc);
+    bool found = find_object(pc, &object) || (loaded_missed() && cfi_find_object(pc, &object));
+    if (found)
+        rule = cfi_find_rule(&object, pc);
+    bool unknown = rule.kind == CFI_NONE && !rule.function;
+    const void *isolate = unknown && !(key & RULE_EXACT_BIT) ? v8_isolate_of(key) : NULL;
+    /* for code made at run time by others, which may change, no rule is kept */
+    if (!found && !isolate)
+        return pack(rule, MODULE_NONE);
     /* The only code of the loader without unwind information is its entry, which calls the
      * constructors of libraries and then jumps to the program. Nothing called it. */
-    if (rule.kind == CFI_NONE && !rule.function && object.start == getauxval(AT_BASE))
+    if (found && unknown && object.start == getauxval(AT_BASE))
         rule.kind = CFI_END;
     lock_take(&unwind_rules_lock);
-    uint32_t module = module_learn(&object);
+    uint32_t module = found ? module_learn(&object) : MODULE_NONE;
     /* A library has no number if there are too many modules, or if memory is short. Nobody would
      * notice when such a library is closed, so no rule is kept: the library's code ends the path,
      * like code made at run time. */
-    if (module == MODULE_NONE)
+    bool usable = isolate ? v8_watch(isolate) : module != MODULE_NONE;
+    if (!usable)
         rule = (struct cfi_rule){.kind = CFI_NONE};
-    uint64_t packed = pack(rule, module);
+    uint64_t packed = usable && isolate ? v8_rule(module) : pack(rule, module);
+    /* V8's builtins in the object have no rule while the thread is inside no isolate, or inside one
+     * that is being made. */
+    bool final = isolate || !unknown || !v8_is_loaded();
     if (quiet_left)
         quiet_left--;
-    else if (module != MODULE_NONE && generation == load_relaxed(&unwind_rules_generation))
+    else if (usable && final && generation == load_relaxed(&unwind_rules_generation))
         table_add(key, packed);
     lock_release(&unwind_rules_lock);
     return packed;
@@ -485,9 +497,11 @@ void unwind_rules_fork_child(void) {
 }
 
 /* Called when a chunk in a watched page was freed. If the chunk was the link map of a module, the
- * module is closed. */
+ * module is closed. If the chunk was an isolate of V8, its code is gone. */
 static void watched_free(const void *chunk) {
     loaded_closed(chunk);
+    if (v8_disposed(chunk))
+        unwind_rules_new_generation();
     for (uint32_t i = 0; i < unwind_rules_module_count(); i++) {
         struct module *module = &modules[i];
         if (module->link_map != chunk || load_relaxed(&module->closed))

@@ -123,6 +123,25 @@ test_names_stack_below() {
     path requested_bytes=4321 -- null_handler ... '\[no unwind information\]' END
 }
 
+# Paths lead through the code of an engine that keeps a list of it, and end at all other code that
+# was made at run time. Such a frame has neither a function nor a module.
+test_names_generated() {
+    local made='\+None' ends='\[no unwind information\]'
+    held_dump generated_code
+    path allocs=100 -- leaf_listed "$made" middle "$made" "$made" outer run main ...
+    path allocs=100 -- leaf_wasm "$made" "$made" outer run main ...
+    path allocs=100 -- leaf_outside "$made" "$ends" END
+    path allocs=100 -- leaf_made "$made" "$ends" END
+    path allocs=100 -- leaf_destroyed "$made" "$ends" END
+    path allocs=100 -- leaf_other "$made" "$ends" END
+    path allocs=100 -- leaf_other_below "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_wasm_alone "$made" "$ends" END
+    path allocs=100 -- leaf_integer "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_pointer "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_replaced "$made" outer run main ...
+    path allocs=100 -- leaf_replaced "$made" "$ends" END
+}
+
 test_names_fiber() {
     held_dump fibers
     path -- work work work work fiber_main

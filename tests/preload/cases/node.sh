@@ -7,6 +7,28 @@ test_node_work() {
     same node "$programs_dir/node_work.js"
 }
 
+# Prints the share of the allocations, in percent, whose paths end at code without unwind
+# information.
+node_unknown() {
+    "$PYTHON" - "$T/dump.json" <<'EOF'
+import json, sys
+dump = json.load(open(sys.argv[1]))
+print(sum(100 * context["total"]["allocs"] for context in dump["contexts"]
+          if context["frame"] and context["frame"]["function"] == "[no unwind information]") //
+      dump["totals"]["allocs"])
+EOF
+}
+
+# Paths lead through the code that V8 makes.
+test_node_paths() {
+    need node
+    same node "$programs_dir/node_paths.js"
+    hold_begin node "$(type -P node)" "$programs_dir/node_paths.js"
+    dump "$held_pid"
+    hold_end
+    equal "percent of allocations with an unknown caller" 0 "$(node_unknown)"
+}
+
 test_node_server() {
     need node
     mkfifo "$T/in" "$T/out"

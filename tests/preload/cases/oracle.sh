@@ -39,6 +39,7 @@ test_oracle_python3_threads() {
 test_oracle_node() {
     need node
     oracle 100 300 node "$(type -P node)" "$programs_dir/node_work.js"
+    oracle 20 300 node "$(type -P node)" "$programs_dir/node_paths.js"
 }
 
 test_oracle_perl() {
