@@ -27,10 +27,7 @@ static bool has_any(const struct model_figures *figures) {
            (model_totals_any(&figures->self) || figures->self.pinned_bytes > 0);
 }
 
-/* True if the frame is code that was generated at run time, or a function of V8 through which such
- * code calls native functions. A runtime generates a function again when it is used often, and then
- * inlines other functions. So one line of a script has several such frames in turn. */
-static bool is_generated(const struct model_frame *frame) {
+bool blame_is_generated(const struct model_frame *frame) {
     static const char *const begins[] = {"Builtins_", "v8::internal::Builtin_",
                                          "v8::internal::FunctionCallbackArguments::"};
     const char *name =
@@ -45,7 +42,7 @@ static bool is_generated(const struct model_frame *frame) {
  * Returns 0 for generated code. */
 static uint64_t source_of(const struct model_frame *frame) {
     uint64_t hash = folding_function_key(frame);
-    if (is_generated(frame))
+    if (blame_is_generated(frame))
         return 0;
     if (frame->kind != WIRE_KIND_PATH)
         return hash;

@@ -74,6 +74,10 @@ void blame_paths_free(struct blame_paths *paths);
  * are ignored. A `floor` below 1 counts as 1. */
 void blame_make(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                 int64_t floor);
+/* True if the frame is code that was generated at run time, or a function of V8 through which such
+ * code calls native functions. A runtime generates a function again when it is used often, and then
+ * inlines other functions. So one line of a script has several such frames in turn. */
+bool blame_is_generated(const struct model_frame *frame);
 /* True if the figures `number` have the folded path of other figures, but other addresses. */
 bool blame_has_copies(const struct blame_paths *paths, uint32_t number);
 /* Adds the other contexts with the folded path of a suspect's only member. If all their frames have

@@ -117,9 +117,19 @@ static void add_figure(struct tree *tree, uint32_t node, int64_t figure) {
     tree->nodes[node].figure = model_tame(tree->nodes[node].figure + model_tame(figure));
 }
 
+/* Returns the end of the frames of a path that are in the tree: the frames up to code that was
+ * generated at run time. A runtime generates this code again, so paths with one cause differ
+ * farther out. */
+static uint32_t end_of(const struct blame_paths *paths, uint32_t number) {
+    for (uint32_t i = paths->first[number] + 1; i < paths->first[number + 1]; i++)
+        if (blame_is_generated(paths->model->contexts[paths->frames[i]].frame))
+            return i + 1;
+    return paths->first[number + 1];
+}
+
 /* True if the path was cut at its outer end, so that it begins with the label [truncated]. */
 static bool is_cut(const struct blame_paths *paths, uint32_t number) {
-    uint32_t end = paths->first[number + 1];
+    uint32_t end = end_of(paths, number);
     if (end - paths->first[number] < 2)
         return false;
     const struct model_frame *frame = paths->model->contexts[paths->frames[end - 1]].frame;
@@ -174,7 +184,7 @@ static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int
                        uint32_t node) {
     const struct blame_paths *paths = tree->paths;
     /* without the label [truncated], if `node` takes its place */
-    uint32_t end = paths->first[number + 1] - (node != 0);
+    uint32_t end = end_of(paths, number) - (node != 0);
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent)
         add_figure(tree, at, figure);
     add_figure(tree, 0, figure);
