@@ -18,7 +18,8 @@
 
 #define MEMCTX_OPTIONS(X)                                                                          \
     X(depth, DEPTH, INT, 32, 0, MEMCTX_DEPTH_MAX, 1,                                               \
-      "number of frames kept of each call path; 1: only the call site; 0: no call paths")          \
+      "number of frames kept of each call path; the default is 64 in a program with V8, such as "  \
+      "node; 1: only the call site; 0: no call paths")                                             \
     X(control, CONTROL, CONTROL_MODE, 1, 0, 3, 0,                                                  \
       "when the control thread, which answers the command memctx, starts: off (never), auto (at "  \
       "once in a program of memctx run; else at an allocation after 20 ms or before a wait of a "  \

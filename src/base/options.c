@@ -7,6 +7,7 @@ struct options options START_PAGE __attribute__((aligned(CACHE_LINE))) = {
     MEMCTX_OPTIONS(DEFAULT)
 #undef DEFAULT
 };
+bool options_depth_is_set START_PAGE;
 
 static const char *const control_words[] = {MEMCTX_CONTROL_MODE_WORDS, NULL};
 static const char *const fold_words[] = {MEMCTX_FOLD_MODE_WORDS, NULL};
@@ -163,6 +164,12 @@ static void describe_value(const struct option *option, int64_t value, struct te
     text_add(text, percent ? "%" : "");
 }
 
+static void store_option(const struct option *option, int64_t value) {
+    store_release(option->value, value);
+    if (option->value == &options.depth)
+        store_release(&options_depth_is_set, true);
+}
+
 void options_read(char *const *environment, struct text *warnings) {
     static const char prefix[] = "MEMCTX_";
     for (; environment && *environment; environment++) {
@@ -176,7 +183,7 @@ void options_read(char *const *environment, struct text *warnings) {
             continue;
         int64_t value;
         if (parse(option, value_text, &value)) {
-            *option->value = value;
+            store_option(option, value);
             continue;
         }
         text_add(warnings, "memctx: MEMCTX_");
@@ -209,7 +216,7 @@ enum option_result options_set(const char *assignment, struct text *answer) {
         describe_range(option, answer);
         return OPTION_BAD_VALUE;
     }
-    store_release(option->value, value);
+    store_option(option, value);
     text_add(answer, " is now ");
     describe_value(option, value, answer);
     return OPTION_SET;

@@ -22,6 +22,8 @@ struct options {
 #undef FIELD
 };
 INTERNAL struct options options;
+/* True if the user has set the depth. */
+INTERNAL bool options_depth_is_set;
 
 /* Reads the MEMCTX_* variables of `environment`. Appends one line to `warnings` for each refused
  * value. */

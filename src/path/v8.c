@@ -2,12 +2,16 @@
 /* Finds V8 among the loaded objects, and asks it which memory has its code; see v8.h. Cannot tell
  * the code of an outer isolate while the thread is inside another one. */
 #include "path/v8.h"
+#include "base/options.h"
 #include "os/meta.h"
 #include "path/rebind.h"
 #include "region/blocks.h"
 
 /* An object with V8 has tens of MB. So no symbol is looked for in most objects. */
 #define V8_BYTES_MIN (8U << 20)
+/* The depth if the user sets none. Where a JavaScript function calls another one, V8's own frames
+ * stand between them, so 32 frames do not reach the program's start. */
+#define V8_DEPTH 64
 #define ISOLATES_MAX 128U /* isolates that are watched at a time */
 #define RANGES_MAX 65536U /* a longer list is taken for a damaged one */
 
@@ -37,6 +41,8 @@ void v8_look(const struct module *module) {
     v8.isolates = current && code_of ? meta_alloc(ISOLATES_MAX * sizeof *v8.isolates) : NULL;
     if (!v8.isolates)
         return;
+    if (!load_acquire(&options_depth_is_set))
+        store_release(&options.depth, V8_DEPTH);
     v8.current = (void *(*)(void))current;
     store_release(&v8.code_of, (const struct code_list *(*)(const void *))code_of);
 }
