@@ -134,8 +134,8 @@ INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
  * made, which the frame further in tells. */
 static NOINLINE uint64_t rule_by_called(const struct walker *walker, uint64_t rule) {
     struct stack *stack = walker->stack;
-    if (rule_module(rule) != MODULE_NONE || walker->exact || !walker->count || !walker->rbp_at ||
-        !readable(stack, walker->rbp_at))
+    if (!v8_is_loaded() || rule_module(rule) != MODULE_NONE || walker->exact || !walker->count ||
+        !walker->rbp_at || !readable(stack, walker->rbp_at))
         return rule;
     uintptr_t type_at = word_at(walker->rbp_at) - 8;
     bool by_v8 = readable(stack, type_at) && v8_calls(&stack->fresh[walker->count - 1].frame,

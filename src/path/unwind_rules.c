@@ -433,7 +433,7 @@ static uint64_t learn(uintptr_t key) {
     uint64_t packed = usable && isolate ? v8_rule(module) : pack(rule, module);
     /* V8's builtins in the object have no rule while the thread is inside no isolate, or inside one
      * that is being made. */
-    bool final = isolate || !unknown || !v8_is_loaded();
+    bool final = isolate || !unknown || rule.kind == CFI_END || !v8_is_loaded();
     if (quiet_left)
         quiet_left--;
     else if (usable && final && generation == load_relaxed(&unwind_rules_generation))

@@ -7,7 +7,8 @@
  * written last. Learning takes unwind_rules_lock, but does not hold it while it reads .eh_frame.
  * When a library is closed, the loader frees its link map (through this library's free). The page
  * that holds the link map is watched, so this free starts a new generation with an empty table,
- * before the loader can map anything at the library's addresses.
+ * before the loader can map anything at the library's addresses. The page of an isolate of V8 is
+ * watched for the same reason (v8.h).
  */
 #ifndef MEMCTX_UNWIND_RULES_H
 #define MEMCTX_UNWIND_RULES_H

@@ -51,9 +51,20 @@ bool v8_is_loaded(void) {
     return load_acquire(&v8.code_of) != NULL;
 }
 
-/* An isolate that is being made has no list yet. One that is being destroyed may have freed the
- * memory of its list, so the memory is tested before it is read. */
-static bool is_sound(const struct code_list *list) {
+/* Returns the chunk of the isolate; NULL: the engine has not begun yet, or has ended, so V8 gave
+ * something else. An isolate takes some 60 KB. */
+static const struct page *chunk_of(const void *isolate) {
+    const struct page *page = isolate ? segment_page_of(isolate) : NULL;
+    uint8_t kind = page ? load_relaxed(&page->kind) : PAGE_SPAN;
+    return page && (kind == PAGE_SPAN || kind == PAGE_HUGE) && page->chunk == isolate ? page : NULL;
+}
+
+/* An isolate that is being made has no list yet. The list itself is part of the isolate. An isolate
+ * that is being destroyed may have freed the memory of its list, so the memory is tested before it
+ * is read. */
+static bool is_sound(const struct page *chunk, const struct code_list *list) {
+    if ((uintptr_t)list - (uintptr_t)chunk->chunk >= load_relaxed(&chunk->requested_bytes))
+        return false;
     uintptr_t first = (uintptr_t)list->first, end = (uintptr_t)list->end;
     return first < end && end - first <= RANGES_MAX * sizeof(struct code_range) && !(first & 7) &&
            os_is_readable(first, end);
@@ -69,8 +80,9 @@ static bool is_integer(uintptr_t word) {
 const void *v8_isolate_of(uintptr_t address) {
     const struct code_list *(*code_of)(const void *) = load_acquire(&v8.code_of);
     const void *isolate = code_of ? v8.current() : NULL;
-    const struct code_list *list = isolate ? code_of(isolate) : NULL;
-    if (!list || is_integer(address) || !is_sound(list))
+    const struct page *chunk = chunk_of(isolate);
+    const struct code_list *list = chunk ? code_of(isolate) : NULL;
+    if (!list || is_integer(address) || !is_sound(chunk, list))
         return NULL;
     for (const struct code_range *range = list->first; range < list->end; range++)
         if (address - 1 - range->start < range->bytes)

@@ -15,7 +15,8 @@
  *
  * For: programs that export V8's symbols and were started with V8: node, and programs linked with
  * libnode.so. Cost: a look for two symbols in each large module, and a load when a path comes to
- * code without unwind information.
+ * code without unwind information. If V8 is loaded, such a look asks V8 and, by madvise, the
+ * kernel; for WebAssembly's code each walk does so again.
  *
  * Threads: any.
  */

@@ -136,7 +136,8 @@ static void zero_large(const struct page *page) {
 }
 
 void region_give_large(struct heap *heap, struct page *page) {
-    if (UNLIKELY(blocks_are_watched(page))) /* a watched chunk is a link map; it may have a guard */
+    /* a watched chunk is a link map or an isolate of V8; it may have a guard */
+    if (UNLIKELY(blocks_are_watched(page)))
         segment_watch(page->chunk);
     if (UNLIKELY(load_relaxed(&page->flags) & PAGE_GUARDED)) {
         guard_free(page);

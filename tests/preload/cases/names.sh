@@ -132,6 +132,8 @@ test_names_generated() {
     path allocs=100 -- leaf_wasm "$made" "$made" outer run main ...
     path allocs=100 -- leaf_outside "$made" "$ends" END
     path allocs=100 -- leaf_made "$made" "$ends" END
+    path allocs=100 -- leaf_early "$made" "$ends" END
+    path allocs=100 -- leaf_far "$made" "$ends" END
     path allocs=100 -- leaf_destroyed "$made" "$ends" END
     path allocs=100 -- leaf_other "$made" "$ends" END
     path allocs=100 -- leaf_other_below "$made" "$made" "$ends" END

@@ -12,7 +12,7 @@
 /* The library looks for V8 in large objects only. */
 char engine_room[9 << 20];
 
-enum { CODE = 4096, ROUNDS = 100, ISOLATE = 70000, KEPT = 16, RUNS_APART = 11 };
+enum { CODE = 4096, ROUNDS = 100, ISOLATE = 70000, KEPT = 16, RUNS_APART = 13 };
 #define INTEGER 0x700000000 /* a small integer as V8 keeps it; the list has this address */
 
 struct range {
@@ -24,6 +24,7 @@ struct list {
 };
 struct isolate {
     const struct list *code; /* NULL: the isolate is being made */
+    struct list room;
     char rest[ISOLATE];
 };
 static struct isolate *current;
@@ -71,6 +72,8 @@ LEAF(leaf_wasm_alone, 108)
 LEAF(leaf_other_below, 109)
 LEAF(leaf_integer, 110)
 LEAF(leaf_pointer, 111)
+LEAF(leaf_early, 112)
+LEAF(leaf_far, 113)
 
 /* Machine code of functions like `outer`. The calls of the first three end at one offset. */
 #define CALL_NEXT "\x48\x8b\x7f\x08\xff\x17" /* mov 8(%rdi),%rdi; call *(%rdi) */
@@ -111,9 +114,9 @@ __attribute__((noinline)) static void run(void (**functions)(struct call *), int
     run((void (*[])(struct call *)){outer, __VA_ARGS__},                                           \
         sizeof((void (*[])(struct call *)){outer, __VA_ARGS__}) / sizeof(void *))
 
-static void enter(const struct list *list) {
-    current = calloc(1, sizeof *current);
-    current->code = list;
+static void set_list(struct list list) {
+    current->room = list;
+    current->code = &current->room;
 }
 
 int main(void) {
@@ -130,12 +133,18 @@ int main(void) {
     struct list lost = {(void *)gone, (void *)(gone + sizeof ranges), NULL};
     munmap(gone, CODE);
 
-    RUN(one, leaf_outside); /* the thread is not inside an isolate */
-    enter(NULL);
+    RUN(one, leaf_outside);          /* the thread is not inside an isolate */
+    static struct isolate elsewhere; /* not a chunk, as before the engine has begun */
+    current = &elsewhere;
+    set_list(list);
+    RUN(one, leaf_early);
+    current = calloc(1, sizeof *current);
     RUN(one, leaf_made);
-    current->code = &lost;
+    set_list(lost);
     RUN(one, leaf_destroyed);
-    current->code = &list;
+    current->code = &list; /* outside of the isolate */
+    RUN(one, leaf_far);
+    set_list(list);
     RUN(one, two, middle, one, leaf_listed);
     RUN(jit, leaf_other);
     RUN(jit, one, leaf_other_below);
@@ -147,7 +156,8 @@ int main(void) {
     /* Other code takes the place of code that is gone with its isolate. */
     RUN(one, leaf_replaced);
     free(current);
-    enter(&later);
+    current = calloc(1, sizeof *current);
+    set_list(later);
     MAKE(other, (void *)one);
     RUN(one, leaf_replaced);
     printf("%d allocations\n", kept_count);
