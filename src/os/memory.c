@@ -129,14 +129,15 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
 enum discards { DISCARDS_UNKNOWN, DISCARDS_ZERO, DISCARDS_NOTHING };
 
 /* Tries MADV_DONTNEED on an OS page of its own. qemu's user mode says in old versions, such as 5.2,
- * that the call succeeded, but leaves the memory as it is. */
+ * that the call succeeded, but leaves the memory as it is. Where the kernel refuses the call
+ * (mlockall), it at least does not say that it succeeded. */
 static enum discards try_discard(void) {
     volatile char *page = map_at(NULL, OS_PAGE_BYTES, PROT_READ | PROT_WRITE, 0);
     if (!page)
         return DISCARDS_UNKNOWN;
     *page = 1;
     bool failed = OS_FAILED(OS_CALL(SYS_madvise, page, OS_PAGE_BYTES, MADV_DONTNEED, 0, 0, 0));
-    enum discards found = failed ? DISCARDS_UNKNOWN : *page ? DISCARDS_NOTHING : DISCARDS_ZERO;
+    enum discards found = !failed && *page ? DISCARDS_NOTHING : DISCARDS_ZERO;
     os_unmap((void *)(uintptr_t)page, OS_PAGE_BYTES);
     return found;
 }

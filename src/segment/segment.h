@@ -385,7 +385,8 @@ struct segment_usage {
     int64_t returned_bytes; /* given back to the kernel since the program started */
 };
 struct segment_usage segment_usage(void);
-/* Returns the resident bytes of the mappings and spare ends that wait in the freelist. */
+/* Returns the resident bytes of the mappings and spare ends that wait in the freelist. While other
+ * threads allocate and free, the sum may count a mapping that was taken again, or leave one out. */
 int64_t segment_huge_cached_resident(void);
 INTERNAL int64_t segment_returned; /* atomic: bytes given back to the kernel since the start */
 /* Returns the bytes in pages, huge chunks and span caches, by a relaxed read. */
