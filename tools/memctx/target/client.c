@@ -344,8 +344,9 @@ static bool connect_once(struct client *client, const struct process_facts *fact
                             "%s accepts no connection; it may be frozen (a paused container), hang "
                             "or be swapped out; memctx dump --outside %d does not wait for it",
                             name_process((char[NAMED_BYTES]){0}, client, facts), (int)facts->pid);
-        if (fd == -EPERM && geteuid() == 0)
-            return cli_fail(failure, CLI_REFUSED,
+        /* For the verbs that read this is as if there were no socket: they read from outside. */
+        if (fd == SOCKETS_NEED_SETUID)
+            return cli_fail(failure, CLI_NO_TARGET,
                             "%s takes root for another user, because it is in a user namespace; "
                             "give memctx the capability SETUID",
                             name_process((char[NAMED_BYTES]){0}, client, facts));

@@ -187,9 +187,20 @@ bool process_started_at(const struct process_facts *facts, uint64_t ticks) {
     return offset != 0 && difference >= offset - 1 && difference <= offset + 1;
 }
 
+/* True if the process is in this command's own user namespace. */
+static bool shares_user_namespace(pid_t pid) {
+    struct stat own, other;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/ns/user", (int)pid);
+    return stat("/proc/self/ns/user", &own) == 0 && stat(path, &other) == 0 &&
+           own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+}
+
 uid_t process_inner_user(const struct process_facts *facts, uid_t uid) {
     char text[16384]; /* the kernel allows 340 lines */
-    if (read_proc(facts->thread, "uid_map", text, sizeof text) <= 0)
+    /* To a reader in the same namespace the map shows ids of the namespace above. */
+    if (shares_user_namespace(facts->thread) ||
+        read_proc(facts->thread, "uid_map", text, sizeof text) <= 0)
         return uid;
     uid_t inner, outer, count;
     for (const char *line = text; line; line = strchr(line, '\n')) {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -120,7 +121,7 @@ bool sockets_has_one(const struct process_facts *facts) {
 }
 
 /* Makes the kernel tell the listener that this thread belongs to the user `uid`. Access to files is
- * still root's. libc's functions would change the user of all threads. */
+ * still root's. libc's functions would change the user of all threads. False: errno says why. */
 static bool appear_as(uid_t uid) {
     if (syscall(SYS_setresuid, -1, uid, -1) != 0)
         return false;
@@ -128,17 +129,31 @@ static bool appear_as(uid_t uid) {
     return true;
 }
 
+/* Like sockets_connect, but the listener sees the user `uid`. */
+static int connect_as(uid_t uid, int directory, const char *name, int patience_ms) {
+    int death_signal = 0, dumpable = prctl(PR_GET_DUMPABLE);
+    prctl(PR_GET_PDEATHSIG, &death_signal);
+    if (!appear_as(uid))
+        return errno == EPERM ? SOCKETS_NEED_SETUID : -errno;
+    int fd = sockets_connect(directory, name, patience_ms);
+    if (!appear_as(0)) /* cannot happen: the real and the saved user are still root */
+        cli_die(CLI_REFUSED, "cannot be root again: %s", strerror(errno));
+    /* a change of the user resets both */
+    prctl(PR_SET_DUMPABLE, dumpable);
+    prctl(PR_SET_PDEATHSIG, death_signal);
+    return fd;
+}
+
 int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
                        int patience_ms) {
+    struct stat status;
     /* In a user namespace in which root has no id, or another one than 0, the library would take
      * this command for a foreign user and refuse it. */
-    bool change = geteuid() == 0 && process_inner_user(facts, 0) != 0;
-    if (change && !appear_as(facts->effective_uid))
-        return -EPERM;
-    int fd = sockets_connect(directory, name, patience_ms);
-    if (change)
-        appear_as(0);
-    return fd;
+    if (geteuid() != 0 || process_inner_user(facts, 0) == 0)
+        return sockets_connect(directory, name, patience_ms);
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    return connect_as(facts->effective_uid, directory, name, patience_ms);
 }
 
 int sockets_connect(int directory, const char *name, int patience_ms) {

@@ -9,6 +9,7 @@
 #ifndef MEMCTX_SOCKETS_H
 #define MEMCTX_SOCKETS_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -37,7 +38,8 @@ int sockets_open_directory(const char *path, const struct process_facts *facts);
  * Returns the descriptor or -errno. */
 int sockets_connect(int directory, const char *name, int patience_ms);
 /* Like sockets_connect. If the process is in another user namespace, root appears as the user of
- * the process; -EPERM: root lacks the capability SETUID for that. */
+ * the process. SOCKETS_NEED_SETUID: root lacks the capability SETUID for that. */
+#define SOCKETS_NEED_SETUID INT_MIN
 int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
                        int patience_ms);
 /* Returns true if a socket with the name of this process is there, whoever listens at it. */
