@@ -46,16 +46,22 @@ static int64_t read_figure(size_t folder_length, const char *file, const char *l
     return value >= INT64_MAX / 32 ? WIRE_UNKNOWN : value;
 }
 
-/* Returns the bytes that a group uses, less file contents that nobody used lately: the kernel gives
- * these back before memory is short, and they fill most groups up to their limit. */
+/* Returns the bytes that a group uses, less those that the kernel takes back before it kills a
+ * process: the contents of files fill most groups up to their limit. */
 static int64_t read_use(size_t length) {
+    static const char *const version_1[] = {"total_inactive_file ", "total_active_file "},
+                             *const version_2[] = {"inactive_file ", "active_file ",
+                                                   "slab_reclaimable "};
     bool v1 = recorder->cgroup_v1;
     int64_t bytes = read_figure(length, v1 ? "/memory.usage_in_bytes" : "/memory.current", NULL);
-    int64_t files =
-        read_figure(length, "/memory.stat", v1 ? "total_inactive_file " : "inactive_file ");
-    if (bytes == WIRE_UNKNOWN || files == WIRE_UNKNOWN)
-        return bytes;
-    return bytes > files ? bytes - files : 0;
+    const char *const *names = v1 ? version_1 : version_2;
+    size_t count = v1 ? sizeof version_1 / sizeof *names : sizeof version_2 / sizeof *names;
+    for (size_t i = 0; i < count && bytes != WIRE_UNKNOWN; i++) {
+        int64_t part = read_figure(length, "/memory.stat", names[i]);
+        if (part != WIRE_UNKNOWN)
+            bytes = bytes > part ? bytes - part : 0;
+    }
+    return bytes;
 }
 
 /* The limit of a group above holds for the process, too. The loop ends at the mount point, because

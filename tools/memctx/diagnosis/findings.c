@@ -16,11 +16,13 @@
 #define NEAR_BYTES (256 * MIB) /* less than this */
 #define HOLDER_PART 4          /* the process holds at least 1/HOLDER_PART of the limit */
 
-/* True if a finding already tells when the limit will be reached (forecast_tell_ends). */
+/* True if a warning already tells when the limit will be reached (forecast_tell_ends). */
 static bool is_forecast(const struct look *look) {
     bool ends = false;
-    for (size_t i = 0; i < look->findings->count; i++)
-        ends |= look->findings->list[i].use.ends;
+    for (size_t i = 0; i < look->findings->count; i++) {
+        const struct finding *finding = &look->findings->list[i];
+        ends |= finding->use.ends && finding->severity > SEVERITY_INFO;
+    }
     return ends && look->input->now_s;
 }
 

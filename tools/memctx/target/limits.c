@@ -188,7 +188,7 @@ struct search {
 /* The files of a control group. */
 struct group_files {
     const char *limit, *usage;
-    const char *cache; /* key in memory.stat of file contents that nobody used lately */
+    const char *reclaimable[3]; /* keys in memory.stat; NULL: no further one */
 };
 
 /* Returns true if a limit is better than the best one so far, and makes its figures the best ones.
@@ -251,8 +251,12 @@ static void take_group(const struct search *search, const struct group *group,
             return;
         char path[PATH_MAX + 64];
         snprintf(path, sizeof path, "%s/memory.stat", group->folder);
-        /* the kernel gives these file contents back before memory is short */
-        read_figure(path, files->cache, &cache);
+        /* the kernel takes these back before it refuses memory or kills a process */
+        for (size_t i = 0; i < sizeof files->reclaimable / sizeof files->reclaimable[0]; i++) {
+            int64_t part = 0;
+            if (files->reclaimable[i] && read_figure(path, files->reclaimable[i], &part))
+                cache += part;
+        }
     }
     if (take(search, bytes, bytes - usage + cache))
         snprintf(search->found->from, sizeof search->found->from, "%s of %s%.250s", files->limit,
@@ -262,10 +266,14 @@ static void take_group(const struct search *search, const struct group *group,
 /* Looks at a group and at all groups above it. A search for the tightest limit ignores memory.high,
  * which slows a process down but does not stop its growth. */
 static void take_groups(const struct search *search) {
-    static const struct group_files max = {"memory.max", "memory.current", "inactive_file"},
-                                    high = {"memory.high", "memory.current", "inactive_file"},
-                                    v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes",
-                                          "total_inactive_file"};
+#define RECLAIMABLE                                                                                \
+    { "inactive_file", "active_file", "slab_reclaimable" }
+    static const struct group_files max = {"memory.max", "memory.current", RECLAIMABLE},
+                                    high = {"memory.high", "memory.current", RECLAIMABLE},
+                                    v1 = {"memory.limit_in_bytes",
+                                          "memory.usage_in_bytes",
+                                          {"total_inactive_file", "total_active_file"}};
+#undef RECLAIMABLE
     struct groups groups;
     find_groups(&groups, search->mounts, search->pid);
     if (groups.v2.path[0] != '\0')

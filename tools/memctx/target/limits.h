@@ -43,9 +43,9 @@ bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
 /* Finds the limit that leaves least memory at this moment, among those of limits_find_smallest
  * except memory.high. The limit of a cgroup counts all its processes, RLIMIT_AS counts address
- * space. In a cgroup, file contents that nobody used lately count as left, and swap does not. A
- * limit is left out if its use cannot be read. found->from is "memory.max of cgroup /a/b". Returns
- * false if no limit is known. */
+ * space. In a cgroup, the contents of files and reclaimable caches of the kernel count as left, and
+ * swap does not. A limit is left out if its use cannot be read. found->from is "memory.max of
+ * cgroup /a/b". Returns false if no limit is known. */
 bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
 /* Finds the file of the process's memory pressure: the file of its cgroup, or of the nearest cgroup
