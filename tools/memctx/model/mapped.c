@@ -27,13 +27,19 @@ static size_t first_behind(const struct mapped *mapped, uint64_t address) {
 }
 
 /* Subtracts a page from the places in which it lies. A large chunk may lie in several places,
- * because the kernel shows a mapping in several entries if their flags differ. */
+ * because the kernel shows a mapping in several entries if their flags differ. Which parts of the
+ * chunk are resident is not known, so each place loses as much as can lie there. */
 static void take_page_away(const struct mapped *mapped, const struct wire_page *page) {
     int64_t left = model_tame(page->resident_bytes);
     for (size_t i = first_behind(mapped, page->start);
          i < mapped->place_count && mapped->places[i].start < page->start + page->bytes; i++) {
-        int64_t *bytes = &mapped->places[i].bytes, part = *bytes < left ? *bytes : left;
-        *bytes -= part;
+        struct model_place *place = &mapped->places[i];
+        uint64_t end =
+            page->start + page->bytes < place->end ? page->start + page->bytes : place->end;
+        uint64_t start = page->start > place->start ? page->start : place->start;
+        int64_t part = (int64_t)(end - start) < left ? (int64_t)(end - start) : left;
+        part = part < place->bytes ? part : place->bytes;
+        place->bytes -= part;
         left -= part;
     }
 }
