@@ -71,7 +71,7 @@ def generated_code_is_named_by_perf_map():
 
 # Fault, exit code, message.
 HELLO_FAULTS = [
-    ("version", 1, r"wire version 52 and this memctx .* speaks 11; use the memctx"),
+    ("version", 1, r"wire version 53 and this memctx .* speaks 12; use the memctx"),
     ("garbage", 1, r"does not answer like libmemctx.so"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
@@ -81,7 +81,7 @@ HELLO_FAULTS = [
     ("hello-ticks", 3, r"the pid was used again"),
 ]
 ANSWER_FAULTS = [
-    ("answer-version", 1, r"wire version 12 and this memctx"),
+    ("answer-version", 1, r"wire version 13 and this memctx"),
     ("answer-type", 1, r"damaged answer; a frame of type"),
     ("answer-huge", 1, r"announces 1152921504606846976 bytes"),
     ("answer-short", 1, r"8 bytes are not the head"),
