@@ -459,8 +459,9 @@ Test(limits, left_in_cgroups_of_version_2, .init = make_tree) {
     cr_assert_eq(found.bytes, 3000000);
     cr_assert_str_eq(found.from, "memory.max of cgroup /pods/pod1");
     put("/sys/fs/cgroup/pods/pod1/memory.stat",
-        "anon 5\nactive_file 70\ninactive_file 600000\ninactive_file_more 9\n");
-    cr_assert_eq(find_left(), 2600000);
+        "anon 5\nactive_file 70000\ninactive_file 600000\ninactive_file_more 9\n"
+        "slab_reclaimable 5000\n");
+    cr_assert_eq(find_left(), 2675000);
     /* the limit is larger, but other pods use most of it */
     put("/sys/fs/cgroup/pods/memory.max", "9000000\n");
     put("/sys/fs/cgroup/pods/memory.current", "8000000\n");
@@ -480,8 +481,9 @@ Test(limits, left_in_a_cgroup_of_version_1, .init = make_tree) {
     cr_assert_eq(find_left(), -1);
     put("/cg/memory/docker/memory.limit_in_bytes", "7000000\n");
     put("/cg/memory/docker/memory.usage_in_bytes", "5000000\n");
-    put("/cg/memory/docker/memory.stat", "inactive_file 50\ntotal_inactive_file 1000\n");
-    cr_assert_eq(find_left(), 2001000);
+    put("/cg/memory/docker/memory.stat",
+        "inactive_file 50\ntotal_inactive_file 1000\ntotal_active_file 500\n");
+    cr_assert_eq(find_left(), 2001500);
     cr_assert_str_eq(found.from, "memory.limit_in_bytes of cgroup /docker");
 }
 
