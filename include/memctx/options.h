@@ -59,8 +59,10 @@
       "so that memctx doctor finds leaks at its first look; at most half of the memory that "      \
       "marks may use")                                                                             \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
-      "transparent huge pages for the program's memory: default (as the system is configured), "   \
-      "always (request them, and return empty ones as a whole), never")                            \
+      "transparent huge pages for the program's memory: default (as the system is configured, "    \
+      "but "                                                                                       \
+      "none in the first 16 MiB and where memory was given back), always (request them, and "      \
+      "return empty ones as a whole), never")                                                      \
     X(verbose, VERBOSE, INT, 0, 0, 2, 0,                                                           \
       "1: report failures of the library on standard error; 2: also print its statistics at exit")
 

@@ -150,6 +150,8 @@ static void *thread_main(void *argument) {
         os_close(1);
         descriptors_close_from(options.verbose ? 3 : 2);
     }
+    if (descriptors_are_own)
+        segment_learn_huge_pages();
     server_begin();
     make_socket();
     record_begin();

@@ -49,8 +49,12 @@ static char *first_start(void) {
 
 static char *map_remembered(size_t bytes) {
     char *start = os_map(bytes);
-    if (start)
-        remember(start, bytes);
+    if (!start)
+        return NULL;
+    /* The kernel joins adjacent mappings. In the tables of many threads, of which each is touched
+     * only at its start, huge pages would make everything resident. */
+    os_advise_huge(start, bytes, false);
+    remember(start, bytes);
     return start;
 }
 

@@ -131,6 +131,7 @@ static uint64_t find_used(const struct page *page, const char *start, uint64_t *
 
 /* Gives the OS pages of the mask back to the kernel, adjacent OS pages with one system call. */
 static void discard(const char *start, uint64_t mask) {
+    segment_keep_gaps(start);
     while (mask) {
         unsigned first = (unsigned)__builtin_ctzl(mask);
         uint64_t behind = mask >> first;

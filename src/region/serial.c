@@ -582,6 +582,7 @@ static size_t punch(struct heap *heap, struct page *page) {
     add_dead(heap, page, -(int64_t)bytes); /* memory that was given back is no waste */
     store_owner(&page->punched, blocks_punched(page) | empty);
     blocks_mark(page, META_PUNCHED);
+    segment_keep_gaps(page);
     for (size_t i = 0; i < count; i++)
         if (empty >> i & 1)
             os_discard(start + i * OS_PAGE_BYTES, OS_PAGE_BYTES);

@@ -45,6 +45,13 @@ INTERNAL struct huge_cached {
     struct page *before; /* a spare end: the chunk in front of it; NULL: a freed mapping */
 } segment_huge_cache[HUGE_CACHE_MAX];
 
+/* atomic: the kernel uses huge pages without being asked, and MEMCTX_THP does not say otherwise;
+ * see segment_learn_huge_pages */
+INTERNAL bool segment_huge_by_default;
+
+/* The first segments get no huge pages: these would make up to 4 MiB resident for each segment of a
+ * small process, which uses only parts of its segments. */
+#define SEGMENTS_WITHOUT_HUGE 4U
 #define SLICES_MAX (SEGMENT_SLICES - HEADER_SLICES) /* slices of a segment that pages may use */
 INLINE struct segment *segment_numbered(uint32_t number) {
     return (struct segment *)((uintptr_t)number << SEGMENT_SHIFT);

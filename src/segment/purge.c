@@ -18,6 +18,25 @@
 #define HEADERS_PER_OS_PAGE (unsigned)(OS_PAGE_BYTES / sizeof(struct page))
 
 int64_t segment_returned START_PAGE;
+bool segment_huge_by_default;
+
+void segment_learn_huge_pages(void) {
+    char text[64];
+    if (options.thp != THP_DEFAULT ||
+        os_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text) <= 0)
+        return;
+    /* The setting stands in brackets, and "always" is the first one. */
+    store_owner(&segment_huge_by_default, text[0] == '[');
+}
+
+void segment_keep_gaps(const void *address) {
+    struct segment *segment = (struct segment *)((uintptr_t)address & ~(SEGMENT_BYTES - 1));
+    if (LIKELY(!load_relaxed(&segment_huge_by_default)) ||
+        load_relaxed(&segment->state.small_pages))
+        return;
+    store_owner(&segment->state.small_pages, true);
+    os_advise_huge(segment, SEGMENT_BYTES, false);
+}
 
 /* Returns by how many bytes the dirty slices, and the span caches up to half of the plain bound,
  * exceed the freelist's bound; negative: they are below it. The caller holds the lock. */
@@ -153,10 +172,39 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
     lock_release(&global.lock);
 }
 
+/* Takes the free slices that a huge page may have made resident although they were never used: all
+ * free slices of a segment of which memory goes back for the first time while other memory stays in
+ * use. `claimed` and `others` were taken before. False: there are none. The caller holds the lock.
+ */
+static bool claim_gaps(struct segment *segment, const uint64_t *claimed, const uint64_t *others,
+                       uint64_t gaps[4]) {
+    struct segment_state *state = &segment->state;
+    size_t taken = bits_count_in(claimed, 0, BITS_COUNT) + bits_count_in(others, 0, BITS_COUNT);
+    if (LIKELY(!load_relaxed(&segment_huge_by_default)) || state->gaps_are_empty ||
+        state->free_count + taken == SLICES_MAX)
+        return false;
+    state->gaps_are_empty = true;
+    __builtin_memcpy(gaps, state->free, sizeof state->free);
+    take_all(segment, gaps);
+    return true;
+}
+
+/* Gives the memory of taken slices back to the kernel, and frees the slices. */
+static void discard_slices(struct segment *segment, const uint64_t *slices) {
+    for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
+        unsigned end = bits_next(slices, i, false);
+        os_discard((char *)segment + i * SLICE_BYTES, (end - i) * SLICE_BYTES);
+        lock_take(&global.lock);
+        segment_return_slices(segment, i, end - i, false);
+        lock_release(&global.lock);
+        i = bits_next(slices, end, true);
+    }
+}
+
 size_t segment_purge(bool all) {
     size_t released = segment_huge_purge(all);
     uint64_t now = os_now_ns();
-    uint64_t claimed[4], others[4];
+    uint64_t claimed[4], others[4], gaps[4];
     segment_clock_set(now);
     for (;;) {
         lock_take(&global.lock);
@@ -169,19 +217,17 @@ size_t segment_purge(bool all) {
         struct segment *segment = claim_dirty(now, all, claimed);
         if (segment)
             claim_headers(segment, claimed, others);
+        bool has_gaps = segment && claim_gaps(segment, claimed, others, gaps);
         lock_release(&global.lock);
         if (!segment)
             break;
-        discard_headers(segment, claimed, others);
-        for (unsigned i = bits_next(claimed, 0, true); i < BITS_COUNT;) {
-            unsigned end = bits_next(claimed, i, false);
-            os_discard((char *)segment + i * SLICE_BYTES, (end - i) * SLICE_BYTES);
-            released += (end - i) * SLICE_BYTES;
-            lock_take(&global.lock);
-            segment_return_slices(segment, i, end - i, false);
-            lock_release(&global.lock);
-            i = bits_next(claimed, end, true);
+        if (has_gaps) {
+            segment_keep_gaps(segment);
+            discard_slices(segment, gaps);
         }
+        discard_headers(segment, claimed, others);
+        released += bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES;
+        discard_slices(segment, claimed);
     }
     segment_release_empty();
     if (released)

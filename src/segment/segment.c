@@ -159,6 +159,10 @@ static struct segment *segment_create(void) {
     if (!segment)
         return NULL;
     struct segment_state *state = &segment->state;
+    if (global.segments < SEGMENTS_WITHOUT_HUGE && options.thp == THP_DEFAULT) {
+        os_advise_huge(segment, SEGMENT_BYTES, false); /* before the first write to the segment */
+        state->small_pages = state->gaps_are_empty = true;
+    }
     bits_fill(state->free, HEADER_SLICES, SLICES_MAX, true);
     state->free_count = SLICES_MAX;
     list_push(SEGMENT_FREE, segment, SLICES_MAX);
@@ -254,34 +258,41 @@ static struct segment *find_next(uint32_t slices, uint32_t group, uintptr_t next
 }
 
 /* Looks for a group of `group` free slices in the segments of a list, and sets *start to the first
- * slice. *looked counts the segments. NULL: no group, or GROUP_SEARCH_MAX segments were counted. */
-static struct segment *find_group_in(unsigned list, uint32_t group, unsigned *looked,
-                                     unsigned *start) {
+ * slice. In a segment's first group the headers take HEADER_SLICES, so this group comes last, and
+ * only if the rest of it has room for `slices`. *looked counts the segments. NULL: no group, or
+ * GROUP_SEARCH_MAX segments were counted. */
+static struct segment *find_group_in(unsigned list, uint32_t slices, uint32_t group,
+                                     unsigned *looked, unsigned *start) {
     uint64_t all = group < 64 ? (1UL << group) - 1 : ~0UL;
+    unsigned rest = group - HEADER_SLICES;
     for (struct segment *s = segment_numbered(lists[SEGMENT_FREE].first[list]);
          s && *looked < GROUP_SEARCH_MAX;
-         s = segment_numbered(s->state.in_list[SEGMENT_FREE].next), ++*looked)
-        for (*start = 0; *start < SEGMENT_SLICES; *start += group)
+         s = segment_numbered(s->state.in_list[SEGMENT_FREE].next), ++*looked) {
+        for (*start = group; *start < SEGMENT_SLICES; *start += group)
             if ((s->state.free[*start / 64] >> *start % 64 & all) == all)
                 return s;
+        *start = HEADER_SLICES;
+        if (rest >= slices && bits_count_in(s->state.free, HEADER_SLICES, rest) == rest)
+            return s;
+    }
     return NULL;
 }
 
-/* Finds a group of `group` free slices in one of GROUP_SEARCH_MAX segments, and sets *start to the
- * first slice. If no group is free and at least half of all slices are in use, makes a new segment.
- * NULL: no group. The caller holds the lock. */
-static struct segment *find_group(uint32_t group, unsigned *start) {
+/* Finds a group of `group` free slices for a page of `slices` in one of GROUP_SEARCH_MAX segments,
+ * and sets *start to the first slice. If no group is free and at least half of all slices are in
+ * use, makes a new segment. NULL: no group. The caller holds the lock. */
+static struct segment *find_group(uint32_t slices, uint32_t group, unsigned *start) {
     unsigned looked = 0;
     struct segment *segment;
     /* a run of this many slices has a group in it, wherever the run begins */
     unsigned certain = list_of(2 * group - 1);
     for (unsigned list = list_from(SEGMENT_FREE, certain); list <= MAX_SPAN_SLICES;
          list = list_from(SEGMENT_FREE, list + 1))
-        if ((segment = find_group_in(list, group, &looked, start)) != NULL)
+        if ((segment = find_group_in(list, slices, group, &looked, start)) != NULL)
             return segment;
-    for (unsigned list = list_from(SEGMENT_FREE, group); list < certain;
+    for (unsigned list = list_from(SEGMENT_FREE, group - HEADER_SLICES); list < certain;
          list = list_from(SEGMENT_FREE, list + 1))
-        if ((segment = find_group_in(list, group, &looked, start)) != NULL)
+        if ((segment = find_group_in(list, slices, group, &looked, start)) != NULL)
             return segment;
     if (global.free_slices * 2 > global.segments * SEGMENT_SLICES)
         return NULL;
@@ -296,7 +307,7 @@ struct page *segment_span_alloc_grouped(uint32_t slices, uint32_t group, uintptr
     struct segment *segment = find_run(SEGMENT_DIRTY, slices, &start);
     if (!segment && next) {
         segment = find_next(slices, group, *next, &start);
-        segment = segment ? segment : find_group(group, &start);
+        segment = segment ? segment : find_group(slices, group, &start);
     }
     segment = segment ? segment : find_run(SEGMENT_FREE, slices, &start);
     if (!segment) {

@@ -178,6 +178,8 @@ struct segment_state {
     uint64_t dirty_ns;                /* when the oldest dirty slice became dirty */
     uint32_t free_count, dirty_count; /* number of slices in each map */
     uint32_t longest[SEGMENT_RUNS];   /* no run in the map is longer than this */
+    bool small_pages;                 /* atomic: the kernel shall put no huge pages here */
+    bool gaps_are_empty;              /* no huge page makes free slices resident; see purge.c */
 };
 
 struct segment {
@@ -364,6 +366,14 @@ size_t segment_purge(bool all);
 /* Calls segment_purge(false) if the time for the next purge has come. Reads the clock only in one
  * of PURGE_CHECK_EVERY calls (purge.c). */
 void segment_purge_when_due(void);
+/* Learns whether the kernel uses huge pages without being asked. Reads a file, so only the control
+ * thread calls it. Without a call the library assumes that the kernel does not. */
+void segment_learn_huge_pages(void);
+/* Called with a segment, or an address in one of its pages, before memory of the segment goes back
+ * to the kernel while other memory of the segment stays in use. Where the kernel uses huge pages
+ * without being asked, it would soon put a huge page there, and the empty memory would be resident
+ * again. So the kernel is told to put no huge pages into this segment any more. */
+void segment_keep_gaps(const void *address);
 /* segment_purge_later is called by a thread that frees many MiB at once (region/reset.c), so that
  * the thread need not wait for the kernel. During the next SEGMENT_LATER_NS, frees of pages give no
  * memory to the kernel, not even beyond the freelist's bound. The control thread gives the memory

@@ -9,6 +9,7 @@
 #include "region/punch.h"
 #include "region/region.h"
 #include "region_tests.h"
+#include "segment/internal.h"
 
 static void trim_now(struct heap *heap) {
     for (uint32_t context = 7; context < 12; context++)
@@ -266,5 +267,34 @@ Test(punch, a_trim_includes_those_that_wait) {
         ask_to_trim(all_first);
         cr_assert_eq(trim_wanted.all, !all_first, "what was answered is over");
         heap_park(heap);
+    }
+}
+
+/* Where the kernel uses huge pages without being asked, one of them would make the punched OS pages
+ * resident again. */
+Test(punch, punched_os_pages_get_no_huge_page) {
+    enum { CHUNKS = 3000 };
+    static char *chunks[CHUNKS];
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    while (segment_global.segments <= SEGMENTS_WITHOUT_HUGE)
+        cr_assert(segment_span_alloc(60) != NULL);
+    for (int i = 0; i < CHUNKS; i++)
+        chunks[i] = region_alloc(heap, view, 1000, false);
+    const struct segment *segment =
+        (const struct segment *)((uintptr_t)chunks[CHUNKS - 1] & ~(SEGMENT_BYTES - 1));
+    for (int i = 0; i < CHUNKS; i++)
+        if (i % 100 != 99)
+            region_free(heap, chunks[i]);
+    for (int by_default = 0; by_default < 2; by_default++) {
+        segment_huge_by_default = by_default;
+        trim_now(heap);
+        cr_assert_eq(segment->state.small_pages, by_default);
+        for (int i = 0; !by_default && i < CHUNKS; i++) /* the same once more */
+            if (i % 100 != 99)
+                chunks[i] = region_alloc(heap, view, 1000, false);
+        for (int i = 0; !by_default && i < CHUNKS; i++)
+            if (i % 100 != 99)
+                region_free(heap, chunks[i]);
     }
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/segment: the map of segments, spans, headers of pages, the clock, a fork. */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/options.h"
 #include "segment/internal.h"
@@ -219,4 +221,84 @@ Test(segment, what_was_free_is_given_up_where_it_may_be_torn) {
     cr_assert(segment_span_alloc(1) != NULL);
     segment_purge(true);
     cr_assert(segment_span_alloc(60) != NULL);
+}
+
+/* True if the kernel was told to put no huge pages into the mapping of an address. */
+static bool has_no_huge_pages(const void *address) {
+    char line[512];
+    bool found = false, forbidden = false;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    cr_assert(smaps != NULL);
+    while (fgets(line, sizeof line, smaps)) {
+        uintptr_t start, end;
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            found = (uintptr_t)address >= start && (uintptr_t)address < end;
+        else if (found && !strncmp(line, "VmFlags:", 8))
+            forbidden = strstr(line, " nh") != NULL;
+    }
+    cr_assert_eq(fclose(smaps), 0);
+    return forbidden;
+}
+
+static bool kernel_has_huge_pages(void) {
+    return access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0;
+}
+
+/* Returns a page in a new segment, which may get huge pages. */
+static struct page *page_in_new_segment(void) {
+    uint64_t segments = segment_global.segments;
+    struct page *page;
+    do
+        page = segment_span_alloc(1);
+    while (segment_global.segments == segments || segment_global.segments <= SEGMENTS_WITHOUT_HUGE);
+    return page;
+}
+
+Test(segment, the_first_ones_get_no_huge_page) {
+    if (!kernel_has_huge_pages())
+        cr_skip_test("the kernel has no huge pages");
+    while (segment_global.segments < SEGMENTS_WITHOUT_HUGE)
+        cr_assert(has_no_huge_pages(segment_span_alloc(1)));
+    cr_assert_not(has_no_huge_pages(page_in_new_segment()));
+}
+
+/* Where the kernel uses huge pages without being asked, it would make memory that went back to it
+ * resident again. */
+Test(segment, memory_that_went_back_gets_no_huge_page) {
+    if (!kernel_has_huge_pages())
+        cr_skip_test("the kernel has no huge pages");
+    for (int by_default = 0; by_default < 2; by_default++) {
+        struct page *stays = page_in_new_segment(), *freed = segment_span_alloc(1);
+        segment_huge_by_default = by_default;
+        segment_span_free(freed);
+        cr_assert_not(has_no_huge_pages(stays));
+        cr_assert_gt(segment_purge(true), 0);
+        cr_assert_eq(has_no_huge_pages(stays), by_default);
+    }
+}
+
+/* A huge page makes slices resident that were never used. */
+Test(segment, slices_that_were_never_used_go_back_once) {
+    segment_huge_by_default = true;
+    for (int turn = 0; turn < 2; turn++) {
+        struct page *stays = page_in_new_segment(), *freed = segment_span_alloc(1);
+        struct segment *segment = (struct segment *)((uintptr_t)stays & ~(SEGMENT_BYTES - 1));
+        char *unused = (char *)segment + SEGMENT_BYTES - SLICE_BYTES;
+        *unused = 1; /* as resident as by a huge page */
+        segment->state.gaps_are_empty = turn;
+        segment_span_free(freed);
+        int64_t returned = (int64_t)segment_purge(true);
+        cr_assert_eq(*unused, turn);
+        cr_assert_eq(returned, (int64_t)SLICE_BYTES, "slices that were never used do not count");
+    }
+}
+
+/* A group of 64 slices is a MiB. The first group of a segment has the headers, and room for pages
+ * beside them. */
+Test(segment, pages_in_groups_leave_no_group_empty) {
+    enum { SLICES = 4, PAGES = 10 * ((SEGMENT_SLICES - HEADER_SLICES) / SLICES) };
+    uintptr_t next = 0;
+    for (int i = 0; i < PAGES; i++)
+        cr_assert(segment_span_alloc_grouped(SLICES, 64, &next) != NULL);
+    cr_assert_leq(segment_global.segments, 10 + 1);
 }
