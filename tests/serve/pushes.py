@@ -380,6 +380,65 @@ def a_try_that_fails_is_repeated():
                     "figures")
 
 
+@contextlib.contextmanager
+def unfinished_answers(beginning, more=b"", then_close=False):
+    """A server that answers each request with `beginning`, then sends `more` again and again, and
+    never ends the answer; `then_close`: it closes the connection instead. Yields the URL and the
+    list of the first lines of the requests."""
+    got = []
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def answer(connection):
+            with connection, contextlib.suppress(OSError):
+                asked = b""
+                while b"\r\n\r\n" not in asked:
+                    asked += connection.recv(65536)
+                head, _, body = asked.partition(b"\r\n\r\n")
+                left = int(re.search(rb"(?i)content-length: (\d+)", head)[1]) - len(body)
+                while left > 0:
+                    left -= len(connection.recv(left))
+                got.append(head.split(b"\r\n")[0])
+                connection.sendall(beginning)
+                while more:
+                    connection.sendall(more)
+                if not then_close:
+                    connection.recv(1)
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    threading.Thread(target=answer, args=listener.accept()[:1], daemon=True).start()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}", got
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@test
+def an_answer_without_an_end_counts():
+    """The status of an answer decides, although the answer does not end, is cut off, or is endless.
+    A profile is not sent a second time to a server that has taken it."""
+    chunked = b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"
+    with served() as target:
+        for status, more, then_close, want in ((200, b"", False, (0, "sent 1, retried 0, dropped 0, "
+                                                                     "failed 0\n", "")),
+                                               (200, b"", True, (0, "sent 1, retried 0, dropped 0, "
+                                                                    "failed 0\n", "")),
+                                               (201, b"8000\r\n" + b"x" * 32768 + b"\r\n", False,
+                                                (0, "sent 1, retried 0, dropped 0, failed 0\n", "")),
+                                               (400, b"", False,
+                                                (1, "sent 0, retried 0, dropped 0, failed 1\n",
+                                                 "memctx: served: the server refused the request "
+                                                 "with status 400: ok\n"))):
+            with unfinished_answers(chunked % status, more, then_close) as (url, got):
+                done = push(target, target.pid, "--once", "--pyroscope", url)
+                check_equal((done.returncode, done.stdout, done.stderr), want,
+                            f"status {status}, {then_close=}")
+                check_equal(len(got), 1, f"requests, status {status}, {then_close=}")
+
+
 @test
 def without_shared_libraries_it_says_why():
     """serve and push say why their library cannot be loaded: here as in a static memctx."""

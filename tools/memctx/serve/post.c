@@ -8,11 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONNECT_S 5L          /* longest time for connecting */
-#define ALL_S 30L             /* longest time for a whole request */
-#define ENTRIES_MAX 256       /* most of the caller's descriptors that post_wait looks at */
-#define ANSWER_MAX 200        /* most bytes of the server's answer that a message quotes */
-#define ANSWER_MOST_OTLP 4096 /* most bytes of an OTLP answer, a message of protocol buffers */
+#include "base/clock.h"
+
+#define CONNECT_S 5L               /* longest time for connecting */
+#define ALL_S 30L                  /* longest time for a whole request */
+#define ANSWER_MS 5000             /* longest time for the answer's body, from its status on */
+#define ANSWER_READ_MAX (1U << 20) /* most bytes of the answer's body that are read */
+#define ENTRIES_MAX 256            /* most of the caller's descriptors that post_wait looks at */
+#define ANSWER_MAX 200             /* most bytes of the server's answer that a message quotes */
+#define ANSWER_MOST_OTLP 4096      /* most bytes of an OTLP answer, a message of protocol buffers */
+
+#define STATUS_FINAL 200 /* a smaller status, such as 103, precedes the answer */
 
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
@@ -57,6 +63,8 @@ static struct {
     struct curl_slist *headers;
     char text[ANSWER_MOST_OTLP + 1]; /* the beginning of the server's answer */
     size_t length;
+    size_t received;     /* bytes of the answer so far */
+    int64_t answered_ms; /* when post_end first saw the answer's status; 0: not yet */
     bool otlp;
 } now;
 
@@ -121,7 +129,8 @@ static size_t keep_answer(const char *bytes, size_t size, size_t count, void *cl
     (void)closure;
     memcpy(now.text + now.length, bytes, kept);
     now.length += kept;
-    return length;
+    now.received += length;
+    return now.received <= ANSWER_READ_MAX ? length : 0; /* 0 ends the request */
 }
 
 static struct curl_slist *make_headers(const struct post *post) {
@@ -148,7 +157,8 @@ bool post_begin(const struct post *post) {
     if (!easy)
         return false;
     memset(now.text, 0, sizeof now.text);
-    now.length = 0;
+    now.length = now.received = 0;
+    now.answered_ms = 0;
     now.otlp = post->otlp;
     now.easy = easy;
     now.headers = make_headers(post);
@@ -262,7 +272,9 @@ static bool may_try_again(long status) {
     return status == 429 || status >= 500;
 }
 
-/* Says in *result how the request ended. The caller has set the outcome to POST_SENT. */
+/* Says in *result how the request ended. The caller has set the outcome to POST_SENT. The status
+ * counts even if the rest of the answer did not come: the server has the request, so it would take
+ * another try for a second one. */
 static void judge(struct post_result *result, CURLcode code) {
     curl_off_t wait_s = 0;
     curl.easy_getinfo(now.easy, CURLINFO_RESPONSE_CODE, &result->status);
@@ -270,7 +282,7 @@ static void judge(struct post_result *result, CURLcode code) {
     bool success = result->status >= 200 && result->status <= 299;
     uint64_t rejected = now.otlp ? read_otlp_answer(success) : 0;
     now.text[strcspn(now.text, "\r\n")] = '\0';
-    if (code != CURLE_OK) {
+    if (code != CURLE_OK && result->status < STATUS_FINAL) {
         result->status = 0;
         result->outcome = POST_AGAIN;
         snprintf(result->text, sizeof result->text, "no answer from the server; %s",
@@ -293,18 +305,33 @@ static void judge(struct post_result *result, CURLcode code) {
              now.text[0] != '\0' ? ": " : "", ANSWER_MAX, now.text);
 }
 
+/* Returns true if the server sent its status, but does not end its answer. */
+static bool answer_hangs(void) {
+    long status = 0;
+    curl.easy_getinfo(now.easy, CURLINFO_RESPONSE_CODE, &status);
+    if (status < STATUS_FINAL)
+        return false;
+    if (now.answered_ms == 0)
+        now.answered_ms = clock_now_ms();
+    return clock_now_ms() - now.answered_ms >= ANSWER_MS;
+}
+
 bool post_end(struct post_result *result) {
     int left, running;
     if (!now.easy)
         return false;
+    *result = (struct post_result){.outcome = POST_SENT};
     curl.multi_perform(now.multi, &running);
     for (CURLMsg *message; (message = curl.multi_info_read(now.multi, &left));) {
         if (message->msg != CURLMSG_DONE || message->easy_handle != now.easy)
             continue;
-        *result = (struct post_result){.outcome = POST_SENT};
         judge(result, message->data.result);
         post_abandon();
         return true;
     }
-    return false;
+    if (!answer_hangs())
+        return false;
+    judge(result, CURLE_OPERATION_TIMEDOUT);
+    post_abandon();
+    return true;
 }
