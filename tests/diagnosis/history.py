@@ -117,6 +117,24 @@ def a_limit_that_is_near():
 
 
 @test
+def several_limits_that_are_near():
+    """doctor tells each limit that is near, in one finding, the one that leaves least first."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", HOLDER], directory,
+                                            MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        leave_room(target, 6 << 20)
+        data = int(harness.read_status(target.pid, "VmData").split()[0]) << 10
+        resource.prlimit(target.pid, resource.RLIMIT_DATA,
+                         (data + (3 << 20), resource.RLIM_INFINITY))
+        found = [one for one in doctor(target)["findings"] if one["id"] == "near-limit"]
+    check_equal(len(found), 1, f"findings about limits: {found}")
+    check(re.match(r"[23]\.\d MiB are left of \S+ MiB \(RLIMIT_DATA\), and [56]\.\d MiB are left of "
+                   r"\S+ [MG]iB \(RLIMIT_AS\); the resident", found[0]["evidence"]),
+          found[0]["evidence"])
+
+
+@test
 @in_tries  # on a busy machine marks may be late
 def history_late_leak():
     """A single run of doctor tells a leak's rate, its beginning, and when memory is used up."""

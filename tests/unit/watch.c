@@ -433,10 +433,14 @@ Test(limits, damaged_files_are_left_out, .init = make_tree) {
     cr_assert_eq(find(), 8 * MI);
 }
 
+static struct limits_left left;
+
 /* Returns the bytes left below the limit that leaves the fewest; -1: no limit is known. */
 static int64_t find_left(void) {
     limits_read_mounts(&mounts, root);
-    return limits_find_tightest(&mounts, 7, &found) ? found.left_bytes : -1;
+    limits_find_left(&mounts, 7, &left);
+    found = left.list[0];
+    return left.count > 0 ? found.left_bytes : -1;
 }
 
 Test(limits, left_on_the_machine, .init = make_tree) {
@@ -501,6 +505,59 @@ Test(limits, left_of_resource_limits, .init = make_tree) {
         "Max address space         2000000              unlimited            bytes\n");
     cr_assert_eq(find_left(), 2000000 - 1000 * 1024);
     cr_assert_str_eq(found.from, "RLIMIT_AS");
+}
+
+/* All limits are found, the one that leaves least first; of equal ones that of the innermost group
+ * is first. */
+Test(limits, all_that_is_left, .init = make_tree) {
+    static const char *const names[] = {
+        "memory.max of cgroup /pods/pod1", "memory.max of cgroup /pods", "RLIMIT_DATA", "RLIMIT_AS",
+        "CommitLimit of the machine",      "the machine's memory"};
+    static const int64_t bytes[] = {1000000, 2000000, 3000000, 4000000, 5000 * 1024, 6000 * 1024};
+    put("/proc/self/mountinfo", V2_MOUNT);
+    put("/proc/7/cgroup", "0::/pods/pod1\n");
+    put("/sys/fs/cgroup/pods/pod1/memory.max", "5000000\n");
+    put("/sys/fs/cgroup/pods/pod1/memory.current", "4000000\n");
+    put("/sys/fs/cgroup/pods/memory.max", "9000000\n");
+    put("/sys/fs/cgroup/pods/memory.current", "7000000\n");
+    put("/proc/7/status", "Name:\tx\nVmSize:\t    0 kB\nVmData:\t    0 kB\n");
+    put("/proc/7/limits",
+        "Max data size             3000000              unlimited            bytes\n"
+        "Max address space         4000000              unlimited            bytes\n");
+    put("/proc/meminfo", "MemTotal: 8192 kB\nMemAvailable: 6000 kB\nCommitLimit: 7000 kB\n"
+                         "Committed_AS: 2000 kB\n");
+    cr_assert_eq(find_left(), 1000000);
+    cr_assert_eq(left.count, 5); /* CommitLimit counts only if overcommit_memory is 2 */
+    put("/proc/sys/vm/overcommit_memory", "2\n");
+    cr_assert_eq(find_left(), 1000000);
+    cr_assert_eq(left.count, 6);
+    for (size_t i = 0; i < left.count; i++) {
+        cr_assert_eq(left.list[i].left_bytes, bytes[i]);
+        cr_assert_str_eq(left.list[i].from, names[i]);
+    }
+    put("/sys/fs/cgroup/pods/memory.current", "8000000\n");
+    cr_assert_eq(find_left(), 1000000);
+    cr_assert_str_eq(found.from, names[0]);
+}
+
+/* Of more groups than the list has room for, those that leave most are left out. */
+Test(limits, too_many_groups, .init = make_tree) {
+    char folder[512] = "", path[600], text[32], line[600];
+    put("/proc/self/mountinfo", V2_MOUNT);
+    for (int i = 0; i < LIMITS_MOST + 8; i++) {
+        snprintf(folder + strlen(folder), sizeof folder - strlen(folder), "/g%d", i);
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", folder);
+        snprintf(text, sizeof text, "%d\n", 1000 + i * 10);
+        put(path, text);
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", folder);
+        put(path, "1000\n");
+    }
+    snprintf(line, sizeof line, "0::%s\n", folder);
+    put("/proc/7/cgroup", line);
+    cr_assert_eq(find_left(), 0);
+    cr_assert_eq(left.count, LIMITS_MOST);
+    for (int i = 0; i < LIMITS_MOST; i++)
+        cr_assert_eq(left.list[i].left_bytes, i * 10);
 }
 
 Test(limits, pressure_of_the_nearest_cgroup, .init = make_tree) {

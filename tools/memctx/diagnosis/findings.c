@@ -26,17 +26,45 @@ static bool is_forecast(const struct look *look) {
     return ends && look->input->now_s;
 }
 
-/* Finds little room below a limit. A limit of a control group or of the machine counts only if this
- * process holds much of it: otherwise other processes are to blame, and each process would get the
- * finding. */
-static void look_for_near_limit(struct look *look, const struct rule *rule) {
-    const struct limits_found *limit = look->input->limit;
-    int64_t rss = model_tame(look->input->ledger->rss_bytes);
-    if (!limit || limit->left_bytes < 0 || limit->left_bytes >= NEAR_BYTES ||
-        limit->left_bytes >= limit->bytes / NEAR_PART || is_forecast(look))
-        return;
+/* Returns true if little room is left below the limit. A limit of a control group or of the machine
+ * counts only if this process holds much of it: otherwise other processes are to blame, and each
+ * process would get the finding. */
+static bool is_near(const struct limits_found *limit, int64_t rss) {
     bool own = strncmp(limit->from, "RLIMIT_", 7) == 0;
-    if (!own && rss < limit->bytes / HOLDER_PART)
+    return limit->left_bytes >= 0 && limit->left_bytes < NEAR_BYTES &&
+           limit->left_bytes < limit->bytes / NEAR_PART &&
+           (own || rss >= limit->bytes / HOLDER_PART);
+}
+
+/* Returns the limits that are near, the one that leaves least first, for the evidence. *first is
+ * the first of them; NULL: none is near. The caller frees the text. */
+static char *list_near_limits(const struct look *look, int64_t rss,
+                              const struct limits_found **first) {
+    char *text = NULL;
+    *first = NULL;
+    for (size_t i = 0; i < look->input->limit_count; i++) {
+        const struct limits_found *limit = &look->input->limit[i];
+        if (!is_near(limit, rss))
+            continue;
+        char *before = text;
+        text =
+            cli_format("%s%s%s are left of %s (%s)", before ? before : "", before ? ", and " : "",
+                       look_bytes(limit->left_bytes), look_bytes(limit->bytes), limit->from);
+        free(before);
+        if (!*first)
+            *first = limit;
+    }
+    return text;
+}
+
+/* Finds little room below one limit or more. */
+static void look_for_near_limit(struct look *look, const struct rule *rule) {
+    const struct limits_found *limit;
+    int64_t rss = model_tame(look->input->ledger->rss_bytes);
+    if (is_forecast(look))
+        return;
+    char *near = list_near_limits(look, rss, &limit);
+    if (!limit)
         return;
     struct blame blame;
     int64_t *live = cli_alloc(look->model->figures_count, sizeof *live);
@@ -55,12 +83,11 @@ static void look_for_near_limit(struct look *look, const struct rule *rule) {
                                                                : "this call path has",
                                    look_bytes(blame.suspects[0].figure));
     finding->evidence =
-        cli_format("%s are left of %s (%s); the resident set of the process is %s%s",
-                   look_bytes(limit->left_bytes), look_bytes(limit->bytes), limit->from,
-                   look_bytes(rss), holds);
+        cli_format("%s; the resident set of the process is %s%s", near, look_bytes(rss), holds);
     finding->verdict =
         cli_format("only %s are left of %s", look_bytes(limit->left_bytes), limit->from);
     finding->action = look_closer(look, "dump", " --flat", finding);
+    free(near);
     free(holds);
     blame_free(&blame);
     free(live);

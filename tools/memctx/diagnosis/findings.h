@@ -88,8 +88,9 @@ struct findings_input {
     const char *target; /* the target in commands, as a user writes it in a shell */
     bool exact_bytes;   /* texts say "1572864 bytes" instead of "1.5 MiB" */
     int64_t now_s;      /* the time of the model, in s since 1970; 0: not known */
-    /* the memory limit that leaves fewest bytes; NULL: not known */
+    /* the memory limit that leaves fewest bytes, the first of limit_count; NULL: not known */
     const struct limits_found *limit;
+    size_t limit_count;
     int64_t foreign_frees; /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };
 

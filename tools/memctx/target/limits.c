@@ -175,14 +175,13 @@ static bool group_up(struct group *group) {
 
 /* --- limits ---------------------------------------------------------------------------------- */
 
-/* A search, and the best limit that it has found. `tightest`: the best limit is the one that leaves
- * least; otherwise it is the smallest one. Only a search for the tightest limit reads how much is
- * in use, because that takes more files. */
+/* A search for the smallest limit, or for all limits whose use is known. Only the latter reads how
+ * much is in use, because that takes more files. */
 struct search {
     const struct limits_mounts *mounts;
     pid_t pid;
-    bool tightest;
-    struct limits_found *found;
+    struct limits_found *smallest; /* NULL: all limits are wanted */
+    struct limits_left *all;
 };
 
 /* The files of a control group. */
@@ -191,16 +190,26 @@ struct group_files {
     const char *reclaimable[3]; /* keys in memory.stat; NULL: no further one */
 };
 
-/* Returns true if a limit is better than the best one so far, and makes its figures the best ones.
- * Of two equally good limits the first one stays. */
-static bool take(const struct search *search, int64_t bytes, int64_t left_bytes) {
-    struct limits_found *found = search->found;
-    left_bytes = left_bytes > 0 ? left_bytes : 0;
-    if (bytes < 0 || (search->tightest ? left_bytes >= found->left_bytes : bytes >= found->bytes))
-        return false;
-    found->bytes = bytes;
-    found->left_bytes = left_bytes;
-    return true;
+/* Takes a limit if it is wanted. Returns the place for its name; NULL: it is not wanted. Of two
+ * equally good limits the first one stays in front. */
+static struct limits_found *take(const struct search *search, int64_t bytes, int64_t left_bytes) {
+    struct limits_left *all = search->all;
+    struct limits_found *found = search->smallest;
+    if (bytes < 0 || (found && bytes >= found->bytes))
+        return NULL;
+    if (!found) {
+        size_t at = all->count;
+        left_bytes = left_bytes > 0 ? left_bytes : 0;
+        while (at > 0 && all->list[at - 1].left_bytes > left_bytes)
+            at--;
+        if (at == LIMITS_MOST)
+            return NULL;
+        all->count += all->count < LIMITS_MOST;
+        found = &all->list[at];
+        memmove(found + 1, found, (all->count - 1 - at) * sizeof *found);
+    }
+    *found = (struct limits_found){.bytes = bytes, .left_bytes = left_bytes};
+    return found;
 }
 
 /* Reads a file that contains one number. Returns false if it cannot be read or has no number
@@ -246,7 +255,7 @@ static void take_group(const struct search *search, const struct group *group,
     int64_t bytes, usage = 0, cache = 0;
     if (!read_number(group, files->limit, &bytes) || bytes >= V1_UNLIMITED)
         return;
-    if (search->tightest) {
+    if (search->all) {
         if (!read_number(group, files->usage, &usage))
             return;
         char path[PATH_MAX + 64];
@@ -258,13 +267,14 @@ static void take_group(const struct search *search, const struct group *group,
                 cache += part;
         }
     }
-    if (take(search, bytes, bytes - usage + cache))
-        snprintf(search->found->from, sizeof search->found->from, "%s of %s%.250s", files->limit,
-                 search->tightest ? "cgroup " : "", group->path);
+    struct limits_found *found = take(search, bytes, bytes - usage + cache);
+    if (found)
+        snprintf(found->from, sizeof found->from, "%s of %s%.250s", files->limit,
+                 search->all ? "cgroup " : "", group->path);
 }
 
-/* Looks at a group and at all groups above it. A search for the tightest limit ignores memory.high,
- * which slows a process down but does not stop its growth. */
+/* Looks at a group and at all groups above it. A search for all limits ignores memory.high, which
+ * slows a process down but does not stop its growth. */
 static void take_groups(const struct search *search) {
 #define RECLAIMABLE                                                                                \
     { "inactive_file", "active_file", "slab_reclaimable" }
@@ -279,7 +289,7 @@ static void take_groups(const struct search *search) {
     if (groups.v2.path[0] != '\0')
         do {
             take_group(search, &groups.v2, &max);
-            if (!search->tightest)
+            if (search->smallest)
                 take_group(search, &groups.v2, &high);
         } while (group_up(&groups.v2));
     if (groups.v1.path[0] != '\0')
@@ -304,11 +314,12 @@ static bool visit_resource(char *line, void *argument) {
         char path[PATH_MAX];
         int64_t bytes = strtoll(value, NULL, 10), used_kib = 0;
         snprintf(path, sizeof path, "%s/proc/%d/status", search->mounts->root, (int)search->pid);
-        if (search->tightest && !read_figure(path, known[i].used, &used_kib))
+        if (search->all && !read_figure(path, known[i].used, &used_kib))
             continue;
-        if (take(search, bytes, bytes - used_kib * 1024))
-            snprintf(search->found->from, sizeof search->found->from, "%s%s", known[i].name,
-                     search->tightest ? "" : " of the process");
+        struct limits_found *found = take(search, bytes, bytes - used_kib * 1024);
+        if (found)
+            snprintf(found->from, sizeof found->from, "%s%s", known[i].name,
+                     search->all ? "" : " of the process");
     }
     return true;
 }
@@ -318,35 +329,51 @@ static void take_machine(const struct search *search) {
     int64_t all_kib, left_kib = 0;
     snprintf(path, sizeof path, "%s/proc/meminfo", search->mounts->root);
     if (!read_figure(path, "MemTotal", &all_kib) ||
-        (search->tightest && !read_figure(path, "MemAvailable", &left_kib)))
+        (search->all && !read_figure(path, "MemAvailable", &left_kib)))
         return;
-    if (take(search, all_kib * 1024, left_kib * 1024))
-        snprintf(search->found->from, sizeof search->found->from, "%s",
-                 search->tightest ? "the machine's memory" : "MemTotal of the machine");
+    struct limits_found *found = take(search, all_kib * 1024, left_kib * 1024);
+    if (found)
+        snprintf(found->from, sizeof found->from, "%s",
+                 search->all ? "the machine's memory" : "MemTotal of the machine");
 }
 
-static bool find(const struct limits_mounts *mounts, pid_t pid, bool tightest,
-                 struct limits_found *found) {
-    struct search search = {mounts, pid, tightest, found};
+/* The kernel refuses memory beyond CommitLimit if vm.overcommit_memory is 2. */
+static void take_commit_limit(const struct search *search) {
+    char path[PATH_MAX], text[16];
+    int64_t all_kib, used_kib;
+    snprintf(path, sizeof path, "%s/proc/sys/vm/overcommit_memory", search->mounts->root);
+    if (!read_text(path, text, sizeof text) || text[0] != '2')
+        return;
+    snprintf(path, sizeof path, "%s/proc/meminfo", search->mounts->root);
+    if (!read_figure(path, "CommitLimit", &all_kib) ||
+        !read_figure(path, "Committed_AS", &used_kib))
+        return;
+    struct limits_found *found = take(search, all_kib * 1024, (all_kib - used_kib) * 1024);
+    if (found)
+        snprintf(found->from, sizeof found->from, "CommitLimit of the machine");
+}
+
+static void find(const struct search *search) {
     char path[PATH_MAX];
-    *found = (struct limits_found){.bytes = NO_LIMIT, .left_bytes = NO_LIMIT};
-    take_groups(&search);
-    snprintf(path, sizeof path, "%s/proc/%d/limits", mounts->root, (int)pid);
-    each_line(path, visit_resource, &search);
-    take_machine(&search);
-    return found->bytes < NO_LIMIT;
+    take_groups(search);
+    snprintf(path, sizeof path, "%s/proc/%d/limits", search->mounts->root, (int)search->pid);
+    each_line(path, visit_resource, (void *)(uintptr_t)search);
+    take_machine(search);
 }
 
 bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found) {
-    bool known = find(mounts, pid, false, found);
+    *found = (struct limits_found){.bytes = NO_LIMIT};
+    find(&(struct search){.mounts = mounts, .pid = pid, .smallest = found});
     found->left_bytes = LIMITS_UNKNOWN;
-    return known;
+    return found->bytes < NO_LIMIT;
 }
 
-bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
-                          struct limits_found *found) {
-    return find(mounts, pid, true, found);
+void limits_find_left(const struct limits_mounts *mounts, pid_t pid, struct limits_left *left) {
+    left->count = 0;
+    const struct search search = {.mounts = mounts, .pid = pid, .all = left};
+    find(&search);
+    take_commit_limit(&search);
 }
 
 /* --- pressure -------------------------------------------------------------------------------- */

@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -33,6 +34,14 @@ struct limits_found {
     char from[320];     /* "memory.max of /a/b", for messages */
 };
 
+#define LIMITS_MOST 24
+
+/* Of more limits than LIMITS_MOST, those that leave most are left out. */
+struct limits_left {
+    struct limits_found list[LIMITS_MOST];
+    size_t count;
+};
+
 /* Reads the mounts that this process sees. `root` must stay valid. */
 void limits_read_mounts(struct limits_mounts *mounts, const char *root);
 /* Finds the smallest limit: memory.max and memory.high (version 2) and memory.limit_in_bytes
@@ -41,13 +50,13 @@ void limits_read_mounts(struct limits_mounts *mounts, const char *root);
  * can be read. */
 bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
-/* Finds the limit that leaves least memory at this moment, among those of limits_find_smallest
- * except memory.high. The limit of a cgroup counts all its processes, RLIMIT_AS counts address
- * space. In a cgroup, the contents of files and reclaimable caches of the kernel count as left, and
- * swap does not. A limit is left out if its use cannot be read. found->from is "memory.max of
- * cgroup /a/b". Returns false if no limit is known. */
-bool limits_find_tightest(const struct limits_mounts *mounts, pid_t pid,
-                          struct limits_found *found);
+/* Finds all limits of limits_find_smallest except memory.high, and CommitLimit of the machine if
+ * vm.overcommit_memory is 2, and how much each of them leaves at this moment. The one that leaves
+ * least comes first. The limit of a cgroup counts all its
+ * processes, RLIMIT_AS counts address space. In a cgroup, the contents of files and reclaimable
+ * caches of the kernel count as left, and swap does not. A limit is left out if its use cannot be
+ * read. The member `from` is "memory.max of cgroup /a/b". */
+void limits_find_left(const struct limits_mounts *mounts, pid_t pid, struct limits_left *left);
 /* Finds the file of the process's memory pressure: the file of its cgroup, or of the nearest cgroup
  * above it that has one, else the file of the machine. Returns false if there is none. */
 bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,

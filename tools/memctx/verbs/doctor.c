@@ -242,7 +242,7 @@ int doctor_main(int argc, char **argv) {
     struct memory_ledger ledger;
     struct samples samples;
     struct findings findings;
-    struct limits_found limit;
+    struct limits_left limits;
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
                                    .samples = &samples,
@@ -269,7 +269,7 @@ int doctor_main(int argc, char **argv) {
         reading_check_began(&target, first, reading_find_began(&model, asked_s));
     struct symbols_work *work = reading_begin(&model, &target, &request.telling.names, NULL);
     target_load_rest(&target, &model, &load);
-    recorded_take(&input, &target, &limit);
+    recorded_take(&input, &target, &limits);
     reading_finish(work, &model, &request.telling.names);
     progress_tell("looking for problems");
     memory_make_ledger(&model, &ledger);

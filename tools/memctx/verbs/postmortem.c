@@ -423,7 +423,7 @@ int postmortem_main(int argc, char **argv) {
     struct samples samples;
     struct findings findings;
     struct compare compare;
-    struct limits_found limit;
+    struct limits_left limits;
     struct target_load_options load = {0};
     struct findings_input input = {.model = &model,
                                    .ledger = &ledger,
@@ -447,7 +447,7 @@ int postmortem_main(int argc, char **argv) {
         compare_models(&compare, &before, &model);
     }
     progress_tell("looking for problems");
-    recorded_take(&input, &target, &limit);
+    recorded_take(&input, &target, &limits);
     memory_make_ledger(&model, &ledger);
     samples_make(&samples, &model, NULL, 0);
     findings_make(&findings, &input);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* recorded.c - the time and the limit of a process or of a recorded moment, for the rules of
+/* recorded.c - the time and the limits of a process or of a recorded moment, for the rules of
  * doctor; which recordings are older ones. */
 #include "verbs/recorded.h"
 
@@ -10,14 +10,15 @@
 #include <unistd.h>
 
 void recorded_take(struct findings_input *input, const struct target *target,
-                   struct limits_found *limit) {
+                   struct limits_left *limits) {
     const struct model_recording *recording = input->model->recording;
     struct limits_mounts mounts;
     if (!target->is_snapshot) {
         input->now_s = (int64_t)time(NULL);
         limits_read_mounts(&mounts, "");
-        if (limits_find_tightest(&mounts, target->facts.thread, limit))
-            input->limit = limit;
+        limits_find_left(&mounts, target->facts.thread, limits);
+        input->limit = limits->count > 0 ? limits->list : NULL;
+        input->limit_count = limits->count;
     }
     if (!recording)
         return;
@@ -26,11 +27,13 @@ void recorded_take(struct findings_input *input, const struct target *target,
         return;
     int64_t bytes = model_tame(recording->cgroup_limit);
     int64_t left = bytes - model_tame(recording->cgroup_bytes);
+    struct limits_found *limit = &limits->list[0];
     *limit = (struct limits_found){.bytes = bytes, .left_bytes = left > 0 ? left : 0};
     snprintf(limit->from, sizeof limit->from, "%s of %s",
              recording->cgroup_v1 ? "memory.limit_in_bytes" : "memory.max",
              recording->cgroup_above > 0 ? "a cgroup above its own" : "its cgroup");
     input->limit = limit;
+    input->limit_count = limits->count = 1;
 }
 
 /* A program's own name may end in .1, as ruby3.1 does: its recording memctx-PID-ruby3.1.rec is no

@@ -102,7 +102,7 @@ int report_main(int argc, char **argv) {
     struct model model;
     struct report_state now = {.model = &model}, then = {.model = NULL};
     struct compare compare;
-    struct limits_found limit;
+    struct limits_left limits;
     struct findings_input findings = {
         .model = &model, .target = cli_quote(request.target), .foreign_frees = WIRE_UNKNOWN};
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED,
@@ -115,7 +115,7 @@ int report_main(int argc, char **argv) {
     if (!target.is_snapshot && !target.client.outside)
         findings.foreign_frees = self_figure(&target, "foreign_frees");
     target_load(&target, &model, &load);
-    recorded_take(&findings, &target, &limit);
+    recorded_take(&findings, &target, &limits);
     reading_resolve(&model, &target, &request.names);
     memory_make_ledger(&model, &now.ledger);
     now.title = model.source;
