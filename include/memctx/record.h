@@ -126,7 +126,9 @@ struct record_moment {
      * limit. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     struct wire_sums rest; /* the sum over the contexts that have figures, but no entry */
-    /* The members of struct wire_dump before `exe`. Their sums cover all contexts. */
+    /* The members of struct wire_dump before `exe`. Their sums cover all contexts.
+     * ledger.pages_reserved has the bytes in all pages and large chunks, mixed pages included; 0 if
+     * a library before 2026-11-28 wrote the moment. */
     char dump[offsetof(struct wire_dump, exe)];
 };
 

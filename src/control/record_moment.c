@@ -9,6 +9,7 @@
 #include "control/numbers.h"
 #include "control/recorder.h"
 #include "os/syscall.h"
+#include "segment/segment.h"
 
 #define ENTRY_MAX 60U /* bytes of an entry: six numbers */
 
@@ -45,6 +46,7 @@ static void fill_dump(struct record_moment *moment, const struct sum *all) {
     dump.live_chunks = all->allocs - all->frees;
     dump.allocs = all->allocs;
     dump.frees = all->frees;
+    dump.ledger.pages_reserved = segment_usage().used_bytes;
     __builtin_memcpy(moment->dump, &dump, sizeof moment->dump);
 }
 

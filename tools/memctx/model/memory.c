@@ -363,22 +363,17 @@ static void add_mappings(const struct model *model, struct memory_ledger *ledger
                  memory_own_mappings(model));
 }
 
-void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
+/* Adds the lines with figures of single pages. */
+static void add_pages(const struct model *model, struct memory_ledger *ledger, int64_t *unheld) {
     const struct wire_ledger *wire = &model->ledger;
     const struct model_totals *totals = &model->totals;
     int64_t own_blocks = model_tame(totals->block_bytes) - model_tame(wire->mixed_block_bytes);
-    int64_t segments = model_tame(wire->pages_reserved) + model_tame(wire->mixed_reserved) +
-                       model_tame(wire->freelist_bytes) + model_tame(wire->segment_headers);
-    bool pages = !model_has_sums_only(model);
-    *ledger = (struct memory_ledger){.rss_bytes = model_tame(wire->rss_bytes)};
-    add_line(ledger, "requested_bytes", "requested by the program",
-             model_tame(totals->requested_bytes));
-    add_line(ledger, "rounding_bytes", "rounding up to block sizes",
-             pages ? model_tame(totals->block_bytes) - model_tame(totals->requested_bytes) : 0);
     struct free_bytes own = free_in(model, WIRE_PAGE_OWN);
     struct free_bytes mixed = free_in(model, WIRE_PAGE_MIXED);
     struct free_bytes large = free_in(model, WIRE_PAGE_LARGE);
-    int64_t unheld = own.unheld + mixed.unheld + large.unheld;
+    *unheld = own.unheld + mixed.unheld + large.unheld;
+    add_line(ledger, "rounding_bytes", "rounding up to block sizes",
+             model_tame(totals->block_bytes) - model_tame(totals->requested_bytes));
     add_line(ledger, "holes_bytes", "holes (free in pages of one context)",
              model_tame(wire->pages_reserved) - own_blocks - own.unheld - own.kept - large.unheld);
     add_line(ledger, "mixed_free_bytes", "free in mixed pages (of several contexts)",
@@ -388,15 +383,32 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
         add_line(ledger, "kept_bytes", "empty pages kept for the next chunks",
                  own.kept + mixed.kept);
     }
+}
+
+void memory_make_ledger(const struct model *model, struct memory_ledger *ledger) {
+    const struct wire_ledger *wire = &model->ledger;
+    int64_t requested = model_tame(model->totals.requested_bytes), unheld = 0;
+    int64_t segments = model_tame(wire->pages_reserved) + model_tame(wire->mixed_reserved) +
+                       model_tame(wire->freelist_bytes) + model_tame(wire->segment_headers);
+    bool pages = !model_has_sums_only(model);
+    bool free_known = pages || wire->pages_reserved != WIRE_UNKNOWN;
+    *ledger = (struct memory_ledger){.rss_bytes = model_tame(wire->rss_bytes)};
+    add_line(ledger, "requested_bytes", "requested by the program", requested);
+    if (pages)
+        add_pages(model, ledger, &unheld);
+    else if (free_known)
+        add_line(ledger, "pages_free_bytes", "rounding, and free in pages (recorded as one sum)",
+                 model_tame(wire->pages_reserved) - requested);
     add_line(ledger, "freelist_bytes", "freelist (empty memory kept for reuse)",
              model_tame(wire->freelist_bytes));
     add_line(ledger, "segment_headers_bytes", "page headers of memctx",
              model_tame(wire->segment_headers));
-    add_line(ledger, "not_resident_bytes",
-             "counted above, but not resident (positive: resident, but not in use)",
-             wire->segments_resident == WIRE_UNKNOWN
-                 ? 0
-                 : model_tame(wire->segments_resident) + unheld - segments);
+    if (pages)
+        add_line(ledger, "not_resident_bytes",
+                 "counted above, but not resident (positive: resident, but not in use)",
+                 wire->segments_resident == WIRE_UNKNOWN
+                     ? 0
+                     : model_tame(wire->segments_resident) + unheld - segments);
     add_line(ledger, "metadata_bytes", "tables of memctx",
              wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
                                                      : model_tame(wire->metadata_resident));
@@ -409,6 +421,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
     add_line(ledger, "residue_bytes",
              model->has_mappings ? "residue (not explained by the lines above)"
              : pages             ? "residue (memory outside memctx; smaps could not be read)"
-                                 : "residue (not recorded: free blocks, memory outside memctx)",
+             : free_known ? "residue (not recorded: memory outside memctx, less memory not touched)"
+                          : "residue (not recorded: free blocks, memory outside memctx)",
              ledger->rss_bytes - sum);
 }

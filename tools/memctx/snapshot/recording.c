@@ -429,15 +429,18 @@ static bool take_pieces(struct snapshot_replay *reader) {
     return loader_link(&reader->loader);
 }
 
-/* Sets the figures that come from pages to WIRE_UNKNOWN, because a recording has none. */
-static void forget_pages(struct model *model) {
+/* Sets the figures that come from single pages to WIRE_UNKNOWN, because a recording has none. Of
+ * all pages together it has the bytes (record.h), except in recordings of older libraries. */
+static void forget_pages(struct model *model, const struct wire_ledger *recorded) {
     for (size_t i = 0; i < model->figures_count; i++) {
         struct model_totals *self = &model_figures_at(model, i)->self;
         self->block_bytes = self->reserved_bytes = self->resident_bytes = WIRE_UNKNOWN;
         self->pinned_bytes = self->sole_pinned_bytes = self->pages = WIRE_UNKNOWN;
     }
     struct wire_ledger *ledger = &model->ledger;
-    ledger->pages_reserved = ledger->mixed_reserved = ledger->mixed_block_bytes = WIRE_UNKNOWN;
+    ledger->mixed_reserved = ledger->mixed_block_bytes = WIRE_UNKNOWN;
+    ledger->pages_reserved =
+        recorded->pages_reserved > 0 ? model_tame(recorded->pages_reserved) : WIRE_UNKNOWN;
     ledger->untouched_bytes = ledger->segments_resident = WIRE_UNKNOWN;
 }
 
@@ -510,7 +513,7 @@ static bool load(struct snapshot_replay *reader, size_t chosen) {
     model->start_ticks = reader->head.start_ticks;
     model->library_version = cli_copy(reader->head.library_version);
     model->program = find_program(&reader->head);
-    forget_pages(model);
+    forget_pages(model, &dump.ledger);
     model_add_up(model);
     describe(reader, chosen);
     return true;

@@ -59,6 +59,7 @@ struct frag_request {
     int64_t limit;
     int64_t frames;    /* frames of each path in the table (--pages) */
     int64_t functions; /* functions of each path outside of that table */
+    bool sorted;       /* --sort is given */
     bool json, human, map, quick, pages, no_pager;
 };
 
@@ -75,7 +76,10 @@ static struct frag_request parse(int argc, char **argv) {
         case READING_NO_PAGER: request.no_pager = true; break;
         case READING_HUMAN:
         case READING_BYTES: request.human = option == READING_HUMAN; break;
-        case OPTION_SORT: request.view.sort = view_parse_sort("--sort", optarg); break;
+        case OPTION_SORT:
+            request.view.sort = view_parse_sort("--sort", optarg);
+            request.sorted = true;
+            break;
         case OPTION_MIN: request.view.min_bytes = cli_parse_bytes("--min", optarg); break;
         case OPTION_SITE: request.view.site = optarg; break;
         case OPTION_CONTEXT: request.view.contexts = optarg; break;
@@ -101,8 +105,10 @@ static double share(int64_t bytes, int64_t whole) {
     return whole > 0 ? (double)bytes / (double)whole : 0;
 }
 
+#define PAGES_FREE "pages_free_bytes" /* key of a line that only recordings have */
+
 /* The first lines of the text output. Each is the sum of the ledger's lines with these keys
- * (model/memory.c). */
+ * (model/memory.c). A recording does not have all of the ledger's lines. */
 static const struct group {
     const char *name;
     const char *keys[7];
@@ -110,6 +116,7 @@ static const struct group {
     {"requested by the program", {"requested_bytes"}},
     {"rounding up to block sizes", {"rounding_bytes"}},
     {"free in pages that are in use", {"holes_bytes", "mixed_free_bytes"}},
+    {"rounding, and free in pages that are in use", {PAGES_FREE}},
     {"empty memory that memctx keeps for reuse", {"kept_bytes", "freelist_bytes"}},
     {"memctx itself, with its page headers",
      {"segment_headers_bytes", "metadata_bytes", "control_bytes"}},
@@ -118,11 +125,17 @@ static const struct group {
       "own_mappings_bytes"}},
 };
 
-static int64_t ledger_line(const struct memory_ledger *ledger, const char *key) {
+/* Returns NULL if the ledger has no line with this key. */
+static const struct memory_line *find_line(const struct memory_ledger *ledger, const char *key) {
     for (size_t i = 0; i < ledger->count; i++)
         if (strcmp(ledger->lines[i].key, key) == 0)
-            return ledger->lines[i].bytes;
-    return 0;
+            return &ledger->lines[i];
+    return NULL;
+}
+
+static int64_t ledger_line(const struct memory_ledger *ledger, const char *key) {
+    const struct memory_line *line = find_line(ledger, key);
+    return line ? line->bytes : 0;
 }
 
 static void print_share(int64_t bytes, int64_t whole, bool human, const char *name) {
@@ -170,21 +183,47 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     free(name);
 }
 
-/* Prints the resident set, and seven lines that add up to it exactly. */
+/* Prints the last line of a recording's ledger. */
+static void print_rest_of_recording(const struct memory_ledger *ledger, bool human) {
+    int64_t residue = ledger_line(ledger, "residue_bytes");
+    print_share(residue, ledger->rss_bytes, human,
+                residue < 0 ? "counted above, but not resident (not touched, given back, swapped)"
+                : find_line(ledger, PAGES_FREE)
+                    ? "not recorded: files, stacks, mappings, less memory not touched"
+                    : "not recorded: free in pages, files, stacks, mappings");
+}
+
+/* Returns true if the model has no single pages: it is a moment of a recording. */
+static bool is_recorded(const struct model *model) {
+    return model_has_sums_only(model);
+}
+
+/* Prints the resident set, and lines that add up to it exactly. */
 static void print_ledger(const struct model *model, const struct memory_ledger *ledger,
                          const struct frag_request *request) {
     printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
     if (model->how)
         wrap_print(model->how, 0, 0);
+    if (is_recorded(model))
+        wrap_print("a recorded moment: which call paths keep free memory was not recorded; ask the "
+                   "process while it runs, or let memctx watch keep snapshots",
+                   0, 0);
     print_share(ledger->rss_bytes, ledger->rss_bytes, request->human,
                 "resident set, as the kernel counts it");
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
         int64_t sum = 0;
-        for (size_t k = 0; groups[i].keys[k]; k++)
+        bool known = false;
+        for (size_t k = 0; groups[i].keys[k]; k++) {
             sum += ledger_line(ledger, groups[i].keys[k]);
-        print_share(sum, ledger->rss_bytes, request->human, groups[i].name);
+            known |= find_line(ledger, groups[i].keys[k]) != NULL;
+        }
+        if (known || (!is_recorded(model) && strcmp(groups[i].keys[0], PAGES_FREE) != 0))
+            print_share(sum, ledger->rss_bytes, request->human, groups[i].name);
     }
-    print_rest(model, ledger, request);
+    if (is_recorded(model))
+        print_rest_of_recording(ledger, request->human);
+    else
+        print_rest(model, ledger, request);
     putchar('\n');
 }
 
@@ -195,10 +234,13 @@ static void print_holding(const struct model *model, const struct model_context 
     int64_t columns[] = {self->reserved_bytes, self->requested_bytes,
                          model_subtract(self->reserved_bytes, self->block_bytes),
                          model_subtract(self->block_bytes, self->requested_bytes)};
-    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++) {
-        char text[RENDER_NUMBER_BYTES];
-        printf("%14s", render_bytes(text, columns[i], request->human));
-    }
+    char text[RENDER_NUMBER_BYTES];
+    if (is_recorded(model))
+        printf("%14s%14" PRId64, render_bytes(text, self->requested_bytes, request->human),
+               self->live_chunks);
+    else
+        for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+            printf("%14s", render_bytes(text, columns[i], request->human));
     printf("  %" PRIu32 "\n    ", context->id);
     struct who_part part = who_frames(model, (uint32_t)(context - model->contexts), UINT32_MAX);
     char *path = who_write(model, &part, request->functions);
@@ -275,7 +317,10 @@ static void print_text(const struct model *model, const struct view *view,
         print_table_head();
     } else {
         printf("Who holds what, by %s:\n", view_sort_word(view->sort));
-        printf("%14s%14s%14s%14s  context\n", "held", "requested", "free", "rounding");
+        if (is_recorded(model))
+            printf("%14s%14s  context\n", "requested", "chunks");
+        else
+            printf("%14s%14s%14s%14s  context\n", "held", "requested", "free", "rounding");
     }
     print_contexts(model, view, request);
     if (!request->pages && holders->list) {
@@ -319,10 +364,14 @@ static void write_context(struct json_writer *json, const struct model *model, u
     json_put_integer(json, "sole_pinned_bytes", self->sole_pinned_bytes);
     json_put_integer(json, "live_chunks", self->live_chunks);
     json_put_integer(json, "pages", self->pages);
-    json_put_open(json, "occupancy", '[');
-    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
-        json_put_integer(json, NULL, context->figures->occupancy[bin]);
-    json_put_close(json, ']');
+    if (is_recorded(model)) {
+        json_put_null(json, "occupancy");
+    } else {
+        json_put_open(json, "occupancy", '[');
+        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+            json_put_integer(json, NULL, context->figures->occupancy[bin]);
+        json_put_close(json, ']');
+    }
     if (holders->list)
         write_holder(json, holders_of(holders, model, index));
     emit_path(json, model, index, UINT32_MAX);
@@ -390,6 +439,18 @@ static bool *find_shown(const struct model *model, const struct frag_request *re
     return shown;
 }
 
+/* Refuses options that need single pages. */
+static void check_recorded(const struct model *model, struct frag_request *request) {
+    if (request->map || request->pages)
+        cli_die(CLI_REFUSED,
+                "%s: a recording holds no pages; ask the process while it runs, or keep a snapshot "
+                "with memctx dump TARGET -o FILE",
+                model->source);
+    if (!request->sorted)
+        request->view.sort = VIEW_SORT_REQUESTED;
+    reading_check_sort(model, request->view.sort);
+}
+
 int frag_main(int argc, char **argv) {
     struct frag_request request = parse(argc, argv);
     struct target target;
@@ -406,12 +467,8 @@ int frag_main(int argc, char **argv) {
      * in their light form: they tell which contexts are shown, and only these get names. */
     bool *shown = NULL;
     target_load_contexts(&target, &model, &load);
-    if (model.recording) {
-        cli_die(CLI_REFUSED,
-                "%s: a recording holds no pages; ask the process while it runs, or keep a snapshot "
-                "with memctx dump TARGET -o FILE",
-                model.source);
-    }
+    if (is_recorded(&model))
+        check_recorded(&model, &request);
     if (request.quick) {
         target_load_rest(&target, &model, &load);
         shown = find_shown(&model, &request);
