@@ -215,7 +215,7 @@ def processes_that_lie_do_no_harm():
             expect_up(server, {FIRST: 1}, "in the end")
             target.ask("churn 1")
             code, errors = server.end()
-            check_equal((code, "\033" in errors), (0, False), f"end ({errors[-300:]})")
+            check_equal((code, errors), (0, ""), "end")
 
 
 @test

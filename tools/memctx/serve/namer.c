@@ -78,6 +78,7 @@ void namer_forget(struct namer *namer) {
         free(namer->entries[i].label);
     memset(namer->entries, 0, ENTRIES * sizeof *namer->entries);
     namer->count = namer->failures = 0;
+    namer->noted = false;
     namer->resume_ms = 0;
 }
 
@@ -268,14 +269,26 @@ static void bound_child(pid_t parent) {
     alarm(CHILD_S);
 }
 
-/* Loads the paths, and writes "HASH LABEL" for each path to `answer`. */
-static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size_t count,
-                                FILE *answer) {
+/* Throws messages away. Returns a descriptor of standard error, for the messages that count. */
+static int hush(void) {
+    int messages = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0)
+        dup2(nowhere, STDERR_FILENO);
+    return messages;
+}
+
+/* Loads the paths, and writes "HASH LABEL" for each path to `answer`. Prints no message if the
+ * process cannot be read: it has ended, as processes do all the time on a whole machine, or its
+ * memctx_up tells. With `notes` it prints why names of a file are left out. */
+static _Noreturn void run_child(pid_t pid, bool notes, const struct namer_wish *wishes,
+                                size_t count, FILE *answer) {
     struct target target;
     struct model model;
     struct rlimit memory = {CLIENT_OUTSIDE_BYTES, CLIENT_OUTSIDE_BYTES};
     char word[16];
     snprintf(word, sizeof word, "%d", (int)pid);
+    int messages = hush();
     take_turn();
     target_open(&target, word);
     if (target.client.outside) /* the dump reads the tables, which may be damaged */
@@ -297,6 +310,8 @@ static _Noreturn void run_child(pid_t pid, const struct namer_wish *wishes, size
         cli_die_failure(&target.failure);
     struct symbols_options options = {.live_pid = target.facts.thread,
                                       .inner_pid = target.facts.inner_pid};
+    if (notes && messages >= 0)
+        dup2(messages, STDERR_FILENO);
     symbols_finish(symbols_begin(&model, &options), &model);
     for (size_t i = 0; i < count; i++) {
         uint32_t index = model_find_context(&model, wishes[i].id);
@@ -322,7 +337,7 @@ void namer_ask(struct namer *namer, pid_t pid, const struct namer_wish *wishes, 
         FILE *answer = fdopen(fds[1], "w");
         if (!answer)
             _exit(1);
-        run_child(pid, wishes, count, answer);
+        run_child(pid, !namer->noted, wishes, count, answer);
     }
     close(fds[1]);
     if (child < 0) {
@@ -348,6 +363,7 @@ static void take_answer(struct namer *namer, bool failed) {
         if (hash != 0 && *label == ' ')
             add_entry(namer, hash, label + 1);
     }
+    namer->noted |= !failed;
     namer->failures = failed ? namer->failures + 1 : 0;
     namer->resume_ms = 0;
     if (failed && namer->failures <= TRIES_AGAIN) {

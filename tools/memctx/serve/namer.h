@@ -26,6 +26,7 @@ struct namer {
     size_t answer_bytes;
     uint64_t *asked; /* hashes of the paths that the child looks up */
     size_t asked_count;
+    bool noted;        /* a look-up has printed notes about files; later ones print none */
     unsigned failures; /* look-ups in a row in which the child failed */
     int64_t resume_ms; /* the next look-up begins at this time or later */
 };
