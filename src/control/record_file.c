@@ -183,6 +183,15 @@ static long make_numbered(int number) {
     return -EEXIST;
 }
 
+/* Writes the head into an empty file. */
+static bool begin_file(void) {
+    recorder->ring =
+        (struct ring){.most = RECORD_RING_BYTES, .step = STEP_BYTES, .unit = RECORD_ALIGN};
+    recorder->changed = true;
+    recorder_find_cgroup();
+    return write_head();
+}
+
 static bool make_file(void) {
     long fd = -EEXIST;
     if (!recorder->directory[0])
@@ -199,11 +208,7 @@ static bool make_file(void) {
     }
     recorder->device = recorder->file.device;
     recorder->inode = recorder->file.inode;
-    recorder->ring =
-        (struct ring){.most = RECORD_RING_BYTES, .step = STEP_BYTES, .unit = RECORD_ALIGN};
-    recorder->changed = true;
-    recorder_find_cgroup();
-    if (!write_head()) {
+    if (!begin_file()) {
         descriptors_let_go(&recorder->file);
         OS_CALL(SYS_unlink, recorder->path, 0, 0, 0, 0, 0);
         return false;
@@ -237,10 +242,32 @@ static bool open_again(bool *gone) {
     return false;
 }
 
+/* True if the open file has no name any more. Some file systems give no file a name count, so the
+ * path is looked at, too. */
+static bool was_removed(const struct stat *file) {
+    struct stat named;
+    return !file->st_nlink && (OS_CALL(SYS_newfstatat, AT_FDCWD, recorder->path, &named, 0, 0, 0) ||
+                               named.st_dev != file->st_dev || named.st_ino != file->st_ino);
+}
+
+/* True if the open file is shorter than the library wrote it, as logrotate's copytruncate makes it.
+ * Without its head the file could never be read. */
+static bool was_truncated(const struct stat *file) {
+    uint64_t written = recorder->ring.written;
+    return (uint64_t)file->st_size <
+           (written ? RECORD_RING_AT + written
+                    : sizeof(struct record_block) + sizeof(struct record_head));
+}
+
 bool recorder_open_file(void) {
     bool gone = true;
-    if (descriptors_is_held(&recorder->file))
-        return true;
+    struct stat file;
+    if (descriptors_is_held(&recorder->file)) {
+        bool known = !OS_CALL(SYS_fstat, recorder->file.fd, &file, 0, 0, 0, 0);
+        if (!known || !was_removed(&file))
+            return !known || !was_truncated(&file) || begin_file();
+        descriptors_let_go(&recorder->file);
+    }
     recorder->file.fd = -1;
     return (recorder->owner && open_again(&gone)) || (gone && make_file());
 }

@@ -12,8 +12,8 @@ import time
 
 import harness
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
-from recorded import (BLOCK, RING_AT, check_whole, moments_of, patch, read, recorded, recording_of,
-                      wait_moments)
+from recorded import (BLOCK, RING_AT, check_whole, dump_of, functions_of, moments_of, patch, postmortem_of, read,
+                      recorded, recording_of, wait_moments)
 
 
 def statistics_of(target):
@@ -171,6 +171,40 @@ def recording_that_is_damaged():
             for _ in range(random.randrange(1, 20)):
                 data[random.choice(random.choice(written))] = random.randrange(256)
             check_damaged(data, [0, 1])
+
+
+@test
+def recording_whose_file_is_spoiled():
+    """If the file is cut off, as logrotate's copytruncate does, or removed, the recording begins
+    anew: the file has a head, paths, moments and the end again. No other file is made, and a file
+    that was moved away is written on."""
+    def spoil(path, how):
+        if how == "remove":
+            os.remove(path)
+        else:
+            os.truncate(path, how)
+
+    with recorded() as (target, directory):
+        path = recording_of(directory, target.pid)
+        for how in ("remove", 0, 1000, 1 << 20, RING_AT + 64, "remove"):
+            wait_moments(path, 2)
+            before = dump_of(path)["totals"]["requested_bytes"]
+            spoil(path, how)
+            wait_until(lambda: os.path.exists(path) and len(moments_of(read(path))) >= 2 and
+                       run_cli("dump", path).returncode == 0, f"moments after {how}")
+            after, functions = functions_of(path)
+            check(after["totals"]["requested_bytes"] > before, f"live bytes after {how}")
+            check("leak_here" in functions, f"paths after {how}: {functions}")
+        check_equal(os.listdir(directory), [os.path.basename(path)], "files")
+        moved = path + ".moved"
+        os.rename(path, moved)
+        count = len(moments_of(read(moved)))
+        wait_moments(moved, count + 2)
+        check_equal(os.listdir(directory), [os.path.basename(moved)], "files after the move")
+        os.rename(moved, path)
+        target.say("exit")
+        target.process.wait(timeout=60)
+        check_equal(postmortem_of(path)["ended"], "normally", "how it ended")
 
 
 WIRE_VERSION_AT = 684  # offset in the head
