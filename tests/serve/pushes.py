@@ -8,6 +8,7 @@ import http.server
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -378,6 +379,23 @@ def a_try_that_fails_is_repeated():
         check(240 <= events[0]["wait_ms"] <= 1000, f"the first pause: {events[0]}")
         check_equal((events[1]["wait_ms"], events[3]["sent"], events[3]["retried"]), (1000, 1, 2),
                     "figures")
+
+
+@test
+def a_log_that_is_full_stops_nothing():
+    """A limit of file size stands for a full disk: push sends on, and says that lines are lost."""
+    with served() as target, sink() as (url, got), tempfile.TemporaryFile() as log:
+        with subprocess.Popen([harness.CLI, "push", str(target.pid), "--parca", url, "--every",
+                               "1s", "--json"], env=target.cli_env, stdout=log,
+                              stderr=subprocess.PIPE, text=True,
+                              preexec_fn=lambda:
+                              resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))) as process:
+            wait_until(lambda: len(got) >= 3 or process.poll() is not None, "three requests")
+            process.terminate()
+            errors = process.communicate(timeout=PATIENCE_S)[1]
+        check_equal((process.returncode, os.fstat(log.fileno()).st_size), (1, 100),
+                    f"status, and bytes of the log ({errors})")
+        check(errors.startswith("memctx: the log cannot be written; File too large; "), errors)
 
 
 @contextlib.contextmanager

@@ -642,6 +642,10 @@ static _Noreturn void refuse_verb(const char *word, const char *next) {
     cli_usage("unknown verb: %s%s", word, nearest_text(&nearest, "", ""));
 }
 
+static void ignore(int number) {
+    (void)number;
+}
+
 int main(int argc, char **argv) {
     descriptors_occupy_standard();
     if (argc < 2)
@@ -674,6 +678,9 @@ int main(int argc, char **argv) {
         descriptors_check();
         /* A caller that ignores SIGCHLD passes that on, and waitpid would then find no child. */
         signal(SIGCHLD, SIG_DFL);
+        /* A write beyond RLIMIT_FSIZE fails like a write to a full disk. A handler, because exec
+         * would pass SIG_IGN on to commands of the user. */
+        signal(SIGXFSZ, ignore);
     }
     bool stays = verb->run == watch_main || verb->run == serve_main || verb->run == push_main;
     if (stays || verb->run == top_main) /* a few descriptors for each process */

@@ -165,7 +165,6 @@ void output_begin(struct output *output, const char *path) {
     if (!exists && !is_dash && errno != ENOENT)
         die_unwritable(path);
     bool standard = is_dash || (exists && is_open_as(&status, STDOUT_FILENO));
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
     *output = (struct output){.path = path, .fd = -1, .mode = exists ? status.st_mode : 0666};
     output->final = standard ? NULL : find_final_name(path, exists ? &status : NULL);
     if (output->final)

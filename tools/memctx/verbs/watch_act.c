@@ -56,7 +56,6 @@ static struct {
 
 void watch_act_begin(const struct watch_settings *given) {
     settings = given;
-    signal(SIGXFSZ, SIG_IGN); /* a write beyond RLIMIT_FSIZE fails like a write to a full disk */
 }
 
 size_t watch_act_failures(void) {
@@ -154,7 +153,6 @@ static bool start_child(const struct watch_event *event, const struct watch_acti
         sigemptyset(&none);
         setpgid(0, 0); /* so that a signal ends the child together with its own children */
         signal(SIGPIPE, SIG_DFL);
-        signal(SIGXFSZ, SIG_DFL);
         sigprocmask(SIG_SETMASK, &none, NULL);
         int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (null >= 0)
