@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """/metrics: figures equal to a dump, a bounded number of labels, two formats that Prometheus
 reads."""
+import os
 import re
 import shutil
 import statistics
@@ -64,6 +65,24 @@ def no_label_has_a_pid_an_address_or_a_path():
             check("/" not in value, f"{name} has a path: {value}")
             check(not re.search(r"0x[0-9a-f]|\+[0-9a-f]{3}", value),
                   f"{name} has an address: {value}")
+
+
+@test
+def the_library_is_no_caller():
+    """The memory of the control thread is charged to the function of the program that started it;
+    the label has no functions of the library."""
+    program = build_program("tests/serve/served.c", flags=["-O0"])
+    with runtime_dir() as runtime, Target([program], runtime) as target:
+        check_equal(target.hear(), "ready", "first line of the target")
+        # a process without MEMCTX_CONTROL=eager starts its thread late, when it allocates
+        wait_until(lambda: target.ask("names 5") and os.path.exists(target.socket_path()),
+                   "the control thread", step_s=0.05)
+        with Server(runtime, target.pid) as server:
+            metrics = named_metrics(server)
+    paths = {dict(key)["context"] for key in metrics.all("memctx_context_requested_bytes")
+             if dict(key)["kind"] == "path"}
+    check("main" in str(paths) and not re.search("os_thread|control_start|serve_entered|wait_",
+                                                 str(paths)), f"paths: {paths}")
 
 
 @test

@@ -174,7 +174,8 @@ static const struct who_row functions[] = {
 /* Libraries whose functions say nothing about the cause. If the tables above have no row for such a
  * function, it is WHO_LIBRARY; without a name, it is WHO_RUNTIME. */
 static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
-                                       "libpthread.so*", "libgcc_s.so*", "libstdc++.so*"};
+                                       "libpthread.so*", "libgcc_s.so*", "libstdc++.so*",
+                                       "libmemctx.so*"};
 
 bool who_is_runtime(const char *module) {
     for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
