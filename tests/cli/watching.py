@@ -230,6 +230,31 @@ def watch_growth_and_waste():
 
 
 @test
+def watch_looks_at_each_limit():
+    """`used` holds if little is left of any limit, although the resident set is far below it."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        memory = {line.split(":")[0]: int(line.split()[1]) for line in file}
+    if memory["MemAvailable"] < memory["MemTotal"] / 5:
+        raise Skip("the memory of this machine is nearly used up")
+    with hold() as live, Watch(live, "--when", "used>90%limit", "--when", "rss>90%limit", "--do",
+                               "exec:true") as watch:
+        watch.until("found")
+        live.ask("take 60")
+        data = int(harness.read_status(live.pid, "VmData").split()[0]) << 10
+        watch.quiet("condition", for_s=0.2)
+        limit = data + 4 * MIB
+        resource.prlimit(live.pid, resource.RLIMIT_DATA, (limit, limit))
+        event = watch.until("condition")
+        check_equal((event["when"], event["limit_from"], event["limit_bytes"]),
+                    ("used>90%limit", "RLIMIT_DATA", limit), "the event")
+        check(data <= event["value"] <= limit and event["threshold"] == int(limit / 1e6 * 900000),
+              event)
+        check(re.search(r"^used>90%limit holds; .* is more than .*; the limit is .*, RLIMIT_DATA$",
+                        event["text"]), event["text"])
+        check_equal(watch.end(), (0, ""), "status and errors")
+
+
+@test
 def watch_keeps_the_newest_and_the_largest():
     with hold() as live, scratch() as where, \
             Watch(live, "--when", "inuse>10M", "--cool", "0", "--keep", "2", "--dir", where,

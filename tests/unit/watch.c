@@ -53,6 +53,7 @@ Test(conditions, good_ones_parse) {
         {"growth>1K/24h", CONDITION_GROWTH, CONDITION_ABSOLUTE, 1024, 86400000},
         {"psi>150ms/2s", CONDITION_PSI, CONDITION_ABSOLUTE, 150000, 2000},
         {"psi>1.5/10", CONDITION_PSI, CONDITION_ABSOLUTE, 1500000, 10000},
+        {"used>90%limit", CONDITION_USED, CONDITION_OF_LIMIT, 900000, 0},
         {"ends", CONDITION_ENDS, CONDITION_ABSOLUTE, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -88,6 +89,10 @@ Test(conditions, bad_ones_say_why) {
         {"rss>85%", "%limit"},
         {"rss>85%limits", "%limit"},
         {"inuse>85%rss", "%limit"},
+        {"used>5M", "no share of a limit"},
+        {"used>100%limit", "no share of a limit"},
+        {"used>90%", "%limit"},
+        {"used>", "no size"},
         {"waste>85%foo", "does not say of what it is a share"},
         {"waste>100%", "never holds"},
         {"waste>101%rss", "never holds"},
@@ -135,6 +140,8 @@ static struct condition_reading at(int64_t now_ms) {
                                       .inuse_bytes = CONDITION_UNKNOWN,
                                       .waste_bytes = CONDITION_UNKNOWN,
                                       .limit_bytes = CONDITION_UNKNOWN,
+                                      .fullest_bytes = CONDITION_UNKNOWN,
+                                      .used_bytes = CONDITION_UNKNOWN,
                                       .pressure_us = CONDITION_UNKNOWN};
 }
 
@@ -203,6 +210,21 @@ Test(conditions, share_of_a_limit_follows_it) {
     struct condition_reading reading = at(10);
     reading.rss_bytes = INT64_C(1) << 50;
     cr_assert_not(condition_evaluate(&condition, &state, &reading, COOL_MS).known);
+}
+
+Test(conditions, used_is_a_share_of_the_fullest_limit) {
+    struct condition condition = parse("used>90%limit");
+    struct condition_reading reading = at(0);
+    cr_assert(!condition_needs_limit(&condition) && !condition_needs_target(&condition));
+    reading.limit_bytes = MI; /* the smallest limit does not count */
+    cr_assert_not(condition_evaluate(&condition, &state, &reading, COOL_MS).known);
+    reading.fullest_bytes = 1000 * MI;
+    reading.used_bytes = 900 * MI;
+    cr_assert_not(condition_evaluate(&condition, &state, &reading, COOL_MS).holds);
+    reading.used_bytes = 901 * MI;
+    struct condition_result result = condition_evaluate(&condition, &state, &reading, COOL_MS);
+    cr_assert(result.fires);
+    cr_assert_eq(result.threshold, 900 * MI);
 }
 
 Test(conditions, waste_is_a_share_of_the_resident_set) {

@@ -109,7 +109,7 @@ _memctx() {
         --fail-on) words="info warning critical" ;;
         --set) words=$(_memctx_settings 'live|start') ;;
         --do) words="snapshot doctor exec:" ;;
-        --when) words="rss> inuse> waste> growth> psi> ends" ;;
+        --when) words="used> rss> inuse> waste> growth> psi> ends" ;;
         --debug-dir | --dir)
             _memctx_files -d "$word"
             return

@@ -59,6 +59,14 @@ static bool parse_amount(const char *text, struct condition *condition, char *er
                 text);
 }
 
+static bool parse_used(const char *text, struct condition *condition, char *error,
+                       size_t error_bytes) {
+    if (!parse_amount(text, condition, error, error_bytes))
+        return false;
+    return (condition->scale == CONDITION_OF_LIMIT && condition->threshold < MILLION) ||
+           FAIL("\"%.40s\" is no share of a limit below 100%%; write used>90%%limit", text);
+}
+
 static bool parse_growth(const char *text, struct condition *condition, char *error,
                          size_t error_bytes) {
     const char *slash = strchr(text, '/');
@@ -95,11 +103,10 @@ bool condition_parse(const char *text, struct condition *condition, char *error,
         const char *name;
         enum condition_kind kind;
         bool (*parse)(const char *, struct condition *, char *, size_t);
-    } kinds[] = {{"rss", CONDITION_RSS, parse_amount},
-                 {"inuse", CONDITION_INUSE, parse_amount},
-                 {"waste", CONDITION_WASTE, parse_amount},
-                 {"growth", CONDITION_GROWTH, parse_growth},
-                 {"psi", CONDITION_PSI, parse_pressure}};
+    } kinds[] = {
+        {"used", CONDITION_USED, parse_used},       {"rss", CONDITION_RSS, parse_amount},
+        {"inuse", CONDITION_INUSE, parse_amount},   {"waste", CONDITION_WASTE, parse_amount},
+        {"growth", CONDITION_GROWTH, parse_growth}, {"psi", CONDITION_PSI, parse_pressure}};
     size_t name = strcspn(text, "><=");
     *condition = (struct condition){.kind = CONDITION_ENDS};
     if (strlen(text) >= sizeof condition->text)
@@ -128,7 +135,7 @@ bool condition_needs_target(const struct condition *condition) {
 }
 
 bool condition_needs_limit(const struct condition *condition) {
-    return condition->scale == CONDITION_OF_LIMIT;
+    return condition->scale == CONDITION_OF_LIMIT && condition->kind != CONDITION_USED;
 }
 
 /* --- windows --------------------------------------------------------------------------------- */
@@ -193,6 +200,7 @@ static int64_t pressure_of(const struct condition *condition, struct condition_s
 static int64_t value_of(const struct condition *condition, struct condition_state *state,
                         const struct condition_reading *reading) {
     switch (condition->kind) {
+    case CONDITION_USED: return reading->used_bytes;
     case CONDITION_RSS: return reading->rss_bytes;
     case CONDITION_INUSE: return reading->inuse_bytes;
     case CONDITION_WASTE: return reading->waste_bytes;
@@ -212,8 +220,9 @@ static int64_t threshold_of(const struct condition *condition,
                             const struct condition_reading *reading) {
     if (condition->scale == CONDITION_ABSOLUTE)
         return condition->threshold;
-    int64_t whole =
-        condition->scale == CONDITION_OF_LIMIT ? reading->limit_bytes : reading->rss_bytes;
+    int64_t whole = condition->kind == CONDITION_USED        ? reading->fullest_bytes
+                    : condition->scale == CONDITION_OF_LIMIT ? reading->limit_bytes
+                                                             : reading->rss_bytes;
     return whole == CONDITION_UNKNOWN
                ? CONDITION_UNKNOWN
                : (int64_t)((double)whole / MILLION * (double)condition->threshold);

@@ -26,10 +26,12 @@
 #define CONDITION_ROOM (CONDITION_STEPS + 2)
 
 #define CONDITION_GRAMMAR                                                                          \
-    "rss>SIZE, rss>N%limit, inuse>SIZE, inuse>N%limit, waste>SIZE, waste>N%, waste>N%limit, "      \
+    "used>N%limit, rss>SIZE, rss>N%limit, inuse>SIZE, inuse>N%limit, waste>SIZE, waste>N%, "       \
+    "waste>N%limit, "                                                                              \
     "growth>SIZE/TIME, psi>WAIT/TIME or ends"
 
 enum condition_kind {
+    CONDITION_USED,   /* memory that is used of a limit, by all processes for which it counts */
     CONDITION_RSS,    /* the resident set */
     CONDITION_INUSE,  /* bytes that the program asked for and has not freed */
     CONDITION_WASTE,  /* resident anonymous memory that the program did not ask for */
@@ -54,6 +56,8 @@ struct condition {
 struct condition_reading {
     int64_t now_ms; /* time by a monotonic clock */
     int64_t rss_bytes, inuse_bytes, waste_bytes, limit_bytes;
+    /* The limit of which the largest share is used, and the bytes that are used. */
+    int64_t fullest_bytes, used_bytes;
     int64_t pressure_us; /* total of waiting since a fixed moment in the past */
     bool pressed;        /* the kernel reported that the pressure passed the threshold */
     bool ended;
@@ -84,8 +88,8 @@ bool condition_parse(const char *text, struct condition *condition, char *error,
 /* Parses a time: a number and ms, s, m or h; without a unit, seconds. Returns false if the text is
  * not a time or the time exceeds CONDITION_WINDOW_MS_MAX. */
 bool condition_parse_time(const char *text, int64_t *ms);
-/* Return true if the condition needs the reading that the function names: inuse_bytes, or the
- * limit. */
+/* Return true if the condition needs the reading that the function names: inuse_bytes, or
+ * limit_bytes. */
 bool condition_needs_target(const struct condition *condition); /* inuse_bytes */
 bool condition_needs_limit(const struct condition *condition);
 

@@ -241,6 +241,23 @@ static void read_figures(struct watched *process, struct condition_reading *read
     }
 }
 
+/* Finds the limit of which the largest share is used. */
+static void read_used(struct watched *process, struct condition_reading *reading) {
+    struct limits_left left;
+    double most = -1;
+    limits_find_left(&mounts, process->facts.thread, &left);
+    for (size_t i = 0; i < left.count; i++) {
+        const struct limits_found *limit = &left.list[i];
+        int64_t used = limit->bytes - limit->left_bytes;
+        if (limit->bytes <= 0 || (double)used / (double)limit->bytes <= most)
+            continue;
+        most = (double)used / (double)limit->bytes;
+        process->fullest = *limit;
+        reading->fullest_bytes = limit->bytes;
+        reading->used_bytes = used;
+    }
+}
+
 /* Reads the figures that /proc and the control group tell. */
 static struct condition_reading read_outside(struct watched *process, int64_t now_ms) {
     struct condition_reading reading = {.now_ms = now_ms,
@@ -248,6 +265,8 @@ static struct condition_reading read_outside(struct watched *process, int64_t no
                                         .inuse_bytes = CONDITION_UNKNOWN,
                                         .waste_bytes = CONDITION_UNKNOWN,
                                         .limit_bytes = CONDITION_UNKNOWN,
+                                        .fullest_bytes = CONDITION_UNKNOWN,
+                                        .used_bytes = CONDITION_UNKNOWN,
                                         .pressure_us = CONDITION_UNKNOWN};
     if (settings.needs_limit && now_ms >= process->limit_due_ms)
         read_limit(process, now_ms, true);
@@ -278,13 +297,15 @@ static void tell_condition(struct watched *process, size_t i, const struct condi
     line.threshold = result->threshold;
     line.rss_bytes = reading->rss_bytes;
     line.inuse_bytes = reading->inuse_bytes;
-    line.limit_bytes = reading->limit_bytes;
+    bool used = condition->kind == CONDITION_USED;
+    line.limit_bytes = used ? reading->fullest_bytes : reading->limit_bytes;
+    line.limit_from = used ? process->fullest.from : NULL;
     watch_show_value(value, condition, result->value);
     watch_show_value(threshold, condition, result->threshold);
-    if (condition_needs_limit(condition))
+    if (condition->scale == CONDITION_OF_LIMIT)
         watch_log(&line, "%s holds; %s is more than %s; the limit is %s, %s", condition->text,
-                  value, threshold, render_bytes(limit, reading->limit_bytes, true),
-                  process->limit.from);
+                  value, threshold, render_bytes(limit, line.limit_bytes, true),
+                  used ? process->fullest.from : process->limit.from);
     else
         watch_log(&line, "%s holds; %s is %s %s", condition->text, value,
                   result->value > result->threshold ? "more than" : "at least", threshold);
@@ -316,6 +337,8 @@ static void tell_end(struct watched *process) {
                                         .inuse_bytes = CONDITION_UNKNOWN,
                                         .waste_bytes = CONDITION_UNKNOWN,
                                         .limit_bytes = CONDITION_UNKNOWN,
+                                        .fullest_bytes = CONDITION_UNKNOWN,
+                                        .used_bytes = CONDITION_UNKNOWN,
                                         .pressure_us = CONDITION_UNKNOWN,
                                         .ended = true};
     process->ended = true;
@@ -365,6 +388,8 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
     take_program(process, &facts);
     process->facts = facts;
     struct condition_reading reading = read_outside(process, now_ms);
+    if (settings.needs_used)
+        read_used(process, &reading);
     evaluate(process, &reading, ready, false);
 }
 

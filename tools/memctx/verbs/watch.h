@@ -35,8 +35,9 @@ struct watch_settings {
     const char *directory; /* NULL: --dir was not given */
     const char *match;     /* --match; NULL: every process */
     bool all, json;
-    bool only_check;                                /* --check */
-    bool needs_target, needs_limit, needs_pressure; /* some condition needs this figure */
+    bool only_check; /* --check */
+    /* some condition needs this figure */
+    bool needs_target, needs_limit, needs_used, needs_pressure;
     struct reading_names names;
 };
 
@@ -57,6 +58,8 @@ struct watched {
     char *pressure;                 /* path of the pressure file; NULL: none */
     struct limits_found limit;
     bool has_limit;
+    struct limits_found
+        fullest;          /* the limit of which the largest share was used at the last look */
     int64_t limit_due_ms; /* when the limit is due to be read again */
     int64_t ask_due_ms;   /* when the process is due to be asked again */
     int64_t ask_pause_ms; /* grows while the process does not answer */
@@ -94,6 +97,7 @@ struct watch_line {
     const struct watched *process;
     const char *when; /* the condition's text */
     int64_t value, threshold, rss_bytes, inuse_bytes, limit_bytes;
+    const char *limit_from; /* NULL: that of process->limit */
     const char *file;
     int64_t took_ms, status;
 };

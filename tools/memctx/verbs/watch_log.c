@@ -35,7 +35,9 @@ static void write_json(FILE *file, const struct watch_line *line, const char *ti
     json_put_integer(&json, "inuse_bytes", line->inuse_bytes);
     json_put_integer(&json, "limit_bytes", line->limit_bytes);
     json_put_text(&json, "limit_from",
-                  line->limit_bytes != CONDITION_UNKNOWN && process ? process->limit.from : NULL);
+                  line->limit_from                                    ? line->limit_from
+                  : line->limit_bytes != CONDITION_UNKNOWN && process ? process->limit.from
+                                                                      : NULL);
     json_put_text(&json, "file", line->file);
     json_put_integer(&json, "took_ms", line->took_ms);
     json_put_integer(&json, "status", line->status);

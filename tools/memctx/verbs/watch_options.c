@@ -75,6 +75,7 @@ static void add_condition(const char *text) {
                   CONDITION_GRAMMAR);
     settings.needs_target = settings.needs_target || condition_needs_target(condition);
     settings.needs_limit = settings.needs_limit || condition_needs_limit(condition);
+    settings.needs_used = settings.needs_used || condition->kind == CONDITION_USED;
     settings.needs_pressure = settings.needs_pressure || condition->kind == CONDITION_PSI;
 }
 
