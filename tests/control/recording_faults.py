@@ -12,8 +12,8 @@ import time
 
 import harness
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
-from recorded import (BLOCK, RING_AT, check_whole, dump_of, functions_of, moments_of, patch, postmortem_of, read,
-                      recorded, recording_of, wait_moments)
+from recorded import (BLOCK, RING_AT, check_whole, dump_of, functions_of, moments_of, patch,
+                      postmortem_of, read, recorded, recording_of, wait_moments)
 
 
 def statistics_of(target):

@@ -129,8 +129,9 @@ def several_limits_that_are_near():
                          (data + (3 << 20), resource.RLIM_INFINITY))
         found = [one for one in doctor(target)["findings"] if one["id"] == "near-limit"]
     check_equal(len(found), 1, f"findings about limits: {found}")
-    check(re.match(r"[23]\.\d MiB are left of \S+ MiB \(RLIMIT_DATA\), and [56]\.\d MiB are left of "
-                   r"\S+ [MG]iB \(RLIMIT_AS\); the resident", found[0]["evidence"]),
+    check(re.match(r"[23]\.\d MiB are left of \S+ MiB \(RLIMIT_DATA\), and "
+                   r"[56]\.\d MiB are left of \S+ [MG]iB \(RLIMIT_AS\); the resident",
+                   found[0]["evidence"]),
           found[0]["evidence"])
 
 

@@ -439,17 +439,14 @@ def an_answer_without_an_end_counts():
     """The status of an answer decides, although the answer does not end, is cut off, or is endless.
     A profile is not sent a second time to a server that has taken it."""
     chunked = b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n"
+    sent = (0, "sent 1, retried 0, dropped 0, failed 0\n", "")
+    refused = (1, "sent 0, retried 0, dropped 0, failed 1\n",
+               "memctx: served: the server refused the request with status 400: ok\n")
+    endless = b"8000\r\n" + b"x" * 32768 + b"\r\n"
     with served() as target:
-        for status, more, then_close, want in ((200, b"", False, (0, "sent 1, retried 0, dropped 0, "
-                                                                     "failed 0\n", "")),
-                                               (200, b"", True, (0, "sent 1, retried 0, dropped 0, "
-                                                                    "failed 0\n", "")),
-                                               (201, b"8000\r\n" + b"x" * 32768 + b"\r\n", False,
-                                                (0, "sent 1, retried 0, dropped 0, failed 0\n", "")),
-                                               (400, b"", False,
-                                                (1, "sent 0, retried 0, dropped 0, failed 1\n",
-                                                 "memctx: served: the server refused the request "
-                                                 "with status 400: ok\n"))):
+        for status, more, then_close, want in ((200, b"", False, sent), (200, b"", True, sent),
+                                               (201, endless, False, sent),
+                                               (400, b"", False, refused)):
             with unfinished_answers(chunked % status, more, then_close) as (url, got):
                 done = push(target, target.pid, "--once", "--pyroscope", url)
                 check_equal((done.returncode, done.stdout, done.stderr), want,
