@@ -245,7 +245,7 @@ static bool open_again(bool *gone) {
 /* True if the open file has no name any more. Some file systems give no file a name count, so the
  * path is looked at, too. */
 static bool was_removed(const struct stat *file) {
-    struct stat named;
+    struct stat named = {0};
     return !file->st_nlink && (OS_CALL(SYS_newfstatat, AT_FDCWD, recorder->path, &named, 0, 0, 0) ||
                                named.st_dev != file->st_dev || named.st_ino != file->st_ino);
 }
@@ -261,7 +261,7 @@ static bool was_truncated(const struct stat *file) {
 
 bool recorder_open_file(void) {
     bool gone = true;
-    struct stat file;
+    struct stat file = {0};
     if (descriptors_is_held(&recorder->file)) {
         bool known = !OS_CALL(SYS_fstat, recorder->file.fd, &file, 0, 0, 0, 0);
         if (!known || !was_removed(&file))
