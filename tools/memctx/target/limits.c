@@ -195,7 +195,7 @@ struct group_files {
 static struct limits_found *take(const struct search *search, int64_t bytes, int64_t left_bytes) {
     struct limits_left *all = search->all;
     struct limits_found *found = search->smallest;
-    if (bytes < 0 || (found && bytes >= found->bytes))
+    if (bytes < 0 || (found ? bytes >= found->bytes : !all))
         return NULL;
     if (!found) {
         size_t at = all->count;
