@@ -70,6 +70,9 @@ def recording_has_a_history():
         for word, code in (("-99h", 1), ("soon", 2)):
             check_equal(run_cli("dump", f"{path}@{word}").returncode, code,
                         f"exit status of @{word}")
+        done = run_cli("verify", path)
+        check_equal((done.returncode, done.stdout), (1, ""), "exit status of verify")
+        check("a recording holds no predictions; ask the process" in done.stderr, done.stderr)
         for words in (("dump", path, "--sort", "reserved"),
                       ("frag", path, "--sort", "waste"),
                       ("dump", path, "--flat", "--sort", "waste"),

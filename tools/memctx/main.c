@@ -16,11 +16,15 @@
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
 
+#define OUTSIDE_HELP "A process that does not answer is read from outside, through /proc/PID/mem.\n"
 #define TARGET_HELP                                                                                \
     "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, a core\n"     \
-    "file, or a recording: FILE, or FILE@-10m for its state 10 minutes before its end. A "         \
-    "process\n"                                                                                    \
-    "that does not answer is read from outside, through /proc/PID/mem.\n"
+    "file, or a recording: FILE, or FILE@-10m for its state 10 minutes before its "                \
+    "end.\n" OUTSIDE_HELP
+/* of the verbs that need more than a recording has */
+#define WHOLE_TARGET_HELP                                                                          \
+    "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, or a core\n"  \
+    "file; not a recording. " OUTSIDE_HELP
 #define LIVE_TARGET_HELP "TARGET is a pid or a unique process name.\n"
 #define COMMON_HELP                                                                                \
     "  -h, --help         print this text\n"                                                       \
@@ -129,7 +133,7 @@ static const struct cli_verb verbs[] = {
      "                     line\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
      top_main},
     {"frag", "TARGET [OPTIONS]", "show memory that is held but was not asked for",
-     TARGET_HELP
+     WHOLE_TARGET_HELP
      "\nPrints three parts. The first, the ledger, says where the resident set goes; it adds up\n"
      "to the figure of the kernel. The second lists contexts by waste: the memory that each\n"
      "holds, and how much of it is requested, free, or lost by rounding. The third lists the\n"
@@ -183,7 +187,8 @@ static const struct cli_verb verbs[] = {
      "the process, whatever ends it. Its last state is usually less than 10 seconds older than "
      "the\n"
      "end. FILE@-10m stands for the state 10 minutes before the last one. All verbs that take a\n"
-     "snapshot take a recording. --names keeps the names of functions in the file, for a machine\n"
+     "snapshot take a recording, except frag and verify. --names keeps the names of functions in "
+     "the file, for a machine\n"
      "without the program's files.\n\n"
      "Prints how the process ended, as far as this can be told, its last state, the call paths\n"
      "that grew last, and the findings of memctx doctor. A recording has the sums of each context\n"
@@ -478,7 +483,7 @@ static const struct cli_verb verbs[] = {
          READING_NAME_HELP COMMON_HELP,
      merge_main},
     {"verify", "TARGET [OPTIONS]", "compare predicted savings with what happened",
-     TARGET_HELP
+     WHOLE_TARGET_HELP
      "\nCovers the last 16 actions: isolate, merge, trim, and set policy= of contexts. For each "
      "it\n"
      "prints the predicted saving and compares the moment of the action with now: the free\n"

@@ -3,6 +3,7 @@
 #include "verbs/reading.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,15 @@ void reading_finish(struct symbols_work *work, struct model *model,
     struct model_frame *frame = names->none ? model->frames : NULL;
     for (; frame; frame = frame->next)
         frame->names = NULL;
+}
+
+void reading_refuse_recording(const struct model *model, const char *what) {
+    if (model->recording) {
+        cli_die(CLI_REFUSED,
+                "%s: a recording holds no %s; ask the process while it runs, or keep a snapshot "
+                "with memctx dump %" PRId64 " -o FILE",
+                model->source, what, model->pid);
+    }
 }
 
 void reading_check_sort(const struct model *model, enum view_sort sort) {

@@ -87,6 +87,9 @@ struct reading_began reading_find_began(const struct model *model, double asked_
  */
 void reading_check_began(const struct target *target, struct reading_began first,
                          struct reading_began last);
+/* Ends the command if the model is of a recording. `what`: what the verb needs and a recording
+ * lacks. */
+void reading_refuse_recording(const struct model *model, const char *what);
 /* Ends the command if the model lacks the figures of pages that the sort key needs. */
 void reading_check_sort(const struct model *model, enum view_sort sort);
 /* Returns why the figures of a model are not exact; NULL: they are exact. */

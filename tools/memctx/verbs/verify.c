@@ -128,6 +128,7 @@ int verify_main(int argc, char **argv) {
     }
     target_open(&target, reading_target_word(argc, argv, 1));
     target_load(&target, &model, &load);
+    reading_refuse_recording(&model, "predictions");
     struct json_writer json = {.file = stdout};
     if (!as_json && !no_pager)
         terminal_page();
