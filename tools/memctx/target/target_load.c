@@ -227,11 +227,22 @@ void target_load_marks(struct target *target, struct model *model) {
 
 /* Returns the part of a message that says how to compare a target without marks. */
 static const char *advise_mark(const struct target *target) {
+    int pid = (int)target->facts.pid;
     return target->is_snapshot ? "compare it with another file"
            : target->client.outside
-               ? "a process that is read from outside takes no marks; compare it with a snapshot, "
-                 "which memctx dump -o FILE writes: memctx diff FILE TARGET"
-               : "set one with memctx mark";
+               ? cli_format("a process that is read from outside takes no marks; compare it with a "
+                            "snapshot, which memctx dump %d -o FILE writes: memctx diff FILE %d",
+                            pid, pid)
+               : cli_format("set one with memctx mark %d", pid);
+}
+
+/* Returns the part of a message that names the command that lists the target's marks. */
+static const char *advise_list(const struct target *target) {
+    if (!target->is_snapshot)
+        return cli_format("; see memctx mark --list %d", (int)target->facts.pid);
+    char *file = cli_format("%s%s%s", target->path, target->when ? "@" : "",
+                            target->when ? target->when : "");
+    return cli_format("; see memctx mark --list %s", cli_quote(file));
 }
 
 /* Ends the command, because the model has no mark of this name. */
@@ -240,11 +251,11 @@ static _Noreturn void die_without_mark(const struct target *target, const struct
     struct nearest nearest = nearest_begin(name);
     for (size_t i = 0; i < model->mark_count; i++)
         nearest_offer(&nearest, model->marks[i].name);
-    const char *advice = model->mark_count > 0 ? "; see the marks in memctx dump"
-                                               : cli_format("; %s", advise_mark(target));
+    const char *advice =
+        model->mark_count > 0 ? advise_list(target) : cli_format("; %s", advise_mark(target));
     advice = nearest_text(&nearest, "", advice);
     if (!target->is_snapshot && target_is_file(name))
-        advice = "; see the marks in memctx dump; if you mean the file, name it first";
+        advice = cli_format("%s; if you mean the file, name it first", advise_list(target));
     else if (target_is_process_name(name))
         advice = cli_format("; to compare with the process, name a snapshot first, which memctx "
                             "dump -o FILE writes: memctx diff FILE %s",

@@ -76,6 +76,21 @@ bool choose_chooses(const struct choice *choice) {
     return choice->id_count > 0 || choice->site || choice->selector;
 }
 
+char *choose_write(const struct choice *choice) {
+    char *text = choice->site       ? cli_quote(choice->site)
+                 : choice->selector ? cli_copy(choice->selector)
+                                    : cli_copy(choice->ids[0]);
+    const char *option = choice->site ? "--site " : choice->selector ? "--context " : "";
+    char *words = cli_format("%s%s", option, text);
+    free(text);
+    for (size_t i = 1; i < choice->id_count; i++) {
+        char *longer = cli_format("%s %s", words, choice->ids[i]);
+        free(words);
+        words = longer;
+    }
+    return words;
+}
+
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice) {
     struct target_load_options load = {

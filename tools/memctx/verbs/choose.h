@@ -31,6 +31,8 @@ void choose_check(const struct choice *choice);
 
 /* Returns true if the choice names any contexts. */
 bool choose_chooses(const struct choice *choice);
+/* Returns the words of a command line that name these contexts. The caller frees them. */
+char *choose_write(const struct choice *choice);
 
 struct chosen {
     /* members[index of a context]: true for chosen contexts with figures of their own */

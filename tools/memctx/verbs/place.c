@@ -96,8 +96,9 @@ static void print_json(const struct target *target, const struct placing *placin
     putchar('\n');
 }
 
-static void print_text(const struct target *target, const struct placing *placing,
-                       const struct note *note, bool human) {
+static void print_text(const struct target *target, const struct choice *choice,
+                       const struct placing *placing, const struct note *note) {
+    bool human = choice->human;
     char predicted[RENDER_NUMBER_BYTES], before[RENDER_NUMBER_BYTES];
     printf("the next chunks of %" PRId64 " context%s go %s\n", note->contexts,
            note->contexts == 1 ? "" : "s", placing->where);
@@ -107,10 +108,12 @@ static void print_text(const struct target *target, const struct placing *placin
             "once held is not known. When the live chunks have been freed, see memctx verify %d\n",
             (int)target->facts.pid);
     } else if (placing->placement != WIRE_PLACE_DEFAULT && note->predicted_bytes < 0) {
+        char *words = choose_write(choice);
         printf("no saving is predicted: with this policy from the start, these contexts\n"
-               "would hold %s%s more. memctx set %d CONTEXT policy=default ends it\n",
+               "would hold %s%s more. memctx set %d %s policy=default ends it\n",
                render_bytes(predicted, -note->predicted_bytes, human), human ? "" : " bytes",
-               (int)target->facts.pid);
+               (int)target->facts.pid, words);
+        free(words);
     } else if (placing->placement != WIRE_PLACE_DEFAULT) {
         printf("predicted saving: %s of %s, %s. No live chunk is moved, so nothing is\nsaved yet "
                "(0 bytes); when the live chunks have been freed, see memctx verify %d\n",
@@ -145,7 +148,7 @@ void place_contexts(const struct choice *choice, const struct placing *placing) 
     if (choice->json)
         print_json(&target, placing, &note);
     else
-        print_text(&target, placing, &note, choice->human);
+        print_text(&target, choice, placing, &note);
 }
 
 static int place_main(int argc, char **argv, const char *action) {

@@ -123,7 +123,7 @@ void rule_check_target(struct target *target, const char *const *rules, size_t c
     if (before + count > RULE_PATTERNS_MAX || room > RULE_TEXTS_BYTES) {
         cli_die(CLI_REFUSED,
                 "%s has no room for these rules beside its own; none is added; remove its rules "
-                "with memctx rules TARGET --clear",
-                target->client.source);
+                "with memctx rules %d --clear",
+                target->client.source, (int)target->facts.pid);
     }
 }

@@ -78,7 +78,8 @@ static void print_json(const struct target *target, char *text,
     putchar('\n');
 }
 
-static void print_text(char *text, const struct rule_waiting *waiting, bool human) {
+static void print_text(const struct target *target, char *text, const struct rule_waiting *waiting,
+                       bool human) {
     struct line line;
     char bytes[RENDER_NUMBER_BYTES];
     size_t count = 0;
@@ -99,13 +100,14 @@ static void print_text(char *text, const struct rule_waiting *waiting, bool huma
         }
     }
     if (count == 0)
-        printf("no rules; memctx rules TARGET --add 'FUNCTION=slab' adds one\n");
+        printf("no rules; memctx rules %d --add 'FUNCTION=slab' adds one\n",
+               (int)target->facts.pid);
     for (size_t i = 0; i < waiting->count; i++) {
         printf("%s%srules are not resolved in %s\n", i == 0 ? "\n" : "",
                waiting->plain_too ? "" : "regex: and file: ", waiting->paths[i]);
     }
     if (waiting->count > 0)
-        printf("memctx rules TARGET --again resolves them\n");
+        printf("memctx rules %d --again resolves them\n", (int)target->facts.pid);
 }
 
 int rules_main(int argc, char **argv) {
@@ -150,7 +152,7 @@ int rules_main(int argc, char **argv) {
     if (as_json)
         print_json(&target, text, &waiting);
     else
-        print_text(text, &waiting, human);
+        print_text(&target, text, &waiting, human);
     free(text);
     free(added);
     return cli_finish_output(all ? CLI_DONE : CLI_REFUSED);
