@@ -578,7 +578,7 @@ def watch_refuses_what_makes_no_sense():
                 ([live.pid, "--when", "ends"], "cannot be asked"),
                 ([live.pid, "--when", "rss>1M", "--every", "1ms"], "--every takes a time"),
                 ([live.pid, "--when", "rss>1M", "--keep", "0"], "--keep takes"),
-                ([live.pid, "--when", "rss>1M", "--match", "x"], "--all"),
+                ([live.pid, "--when", "rss>1M", "--match", "x"], "--match takes no TARGET"),
                 ([live.pid, "--when", "rss>1M", "--all"], "takes no TARGET"),
                 (["--when", "rss>1M"], "needs a TARGET")):
             expect(2, pattern, "watch", *words, env=live.cli_env)

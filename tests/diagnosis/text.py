@@ -332,6 +332,26 @@ def is_command(line):
 
 
 @test
+def doctor_limit():
+    """--limit N prints N findings and names the command that prints all; --all prints all."""
+    program = harness.build_program("tests/diagnosis/several.c")
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager",
+                                            MEMCTX_HOLES="0") as target:
+        found_at(target, 1)
+        file = os.path.join(directory, "snapshot")
+        check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0,
+                    "memctx dump")
+        count = len(json.loads(run_cli("doctor", file, "--json").stdout)["findings"])
+        check(count > 1, f"{count} findings")
+        for words, told in ((("--limit", 1), 1), (("--limit", 0), count),
+                            (("--limit", 1, "--all"), count)):
+            text = run_cli("doctor", file, *words).stdout
+            check_equal(len(re.findall(r"^\d+\. ", text, re.M)), told, f"findings of {words}")
+            check_equal(f"\n{count - told} more: memctx doctor {file} --all\n" in text,
+                        told < count, f"the next command of {words}")
+
+
+@test
 def doctor_in_bytes():
     """With --bytes all sentences, also in JSON, have exact bytes, equal to the figures in JSON. The
     last of --bytes and --human wins."""

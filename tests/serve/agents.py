@@ -165,11 +165,11 @@ def the_file_becomes_command_lines():
             "push": ["push", "--every", "60", "--json", "--otlp", "http://x/\u00e9", "--label",
                      "a=\\n", "--label", 'b="c d',
                      "--match", "a*b"],
-            "watch": ["watch", "--when", "rss>1G", "--do", "exec:it", "--all", "--match", "other"],
+            "watch": ["watch", "--when", "rss>1G", "--do", "exec:it", "--match", "other"],
             "serve": ["serve", "--listen", "unix:/x", "--match", "a*b"]}, "words")
         lines = checked(path).stdout.splitlines()
-        check_equal(lines[1], "watch: memctx watch --when 'rss>1G' --do exec:it --all --match "
-                              "other", "a command line")
+        check_equal(lines[1], "watch: memctx watch --when 'rss>1G' --do exec:it --match other",
+                    "a command line")
 
 
 class Agent:

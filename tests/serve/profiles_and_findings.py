@@ -103,7 +103,7 @@ def seconds_are_for_a_profile_alone():
                                (["--pprof", "-", "--csv", "/dev/null", "--seconds", 1],
                                 "--seconds is for --pprof and --otlp"),
                                (["--pprof", "-", "--seconds", 0],
-                                "--seconds takes a number from 1 to 3600")):
+                                "--seconds takes a time from 1s to 1h")):
             done = run_cli("export", target.pid, *words, env=target.cli_env)
             check(done.returncode == 2 and message in done.stderr,
                   f"{words}: {done.returncode} {done.stderr}")

@@ -56,13 +56,13 @@ _memctx() {
         ps) options="--json --no-pager --human --bytes" ;;
         dump) options="--json -o --output --flat --sort --min --depth --limit --context --site
             --threads --human --bytes --peak --self --outside --stream --svg --no-pager $names" ;;
-        top) options="--all --batch --interval --json --limit --sort --threads --tree --human
-            --bytes $names" ;;
+        top) options="--all --match --batch --interval --json --limit --sort --threads --tree
+            --human --bytes $names" ;;
         frag) options="--json --map --quick --pages --no-pager --sort --min --limit --depth
             --context --site --human --bytes $names" ;;
-        doctor) options="--json --no-pager --human --bytes --watch --fail-on --all --full --depth
-            $names" ;;
-        postmortem) options="--json --no-pager --human --bytes --last --all --depth --names
+        doctor) options="--json --no-pager --human --bytes --watch --fail-on --limit --all --full
+            --depth $names" ;;
+        postmortem) options="--json --no-pager --human --bytes --last --limit --all --depth --names
             $names" ;;
         watch) options="--when --do --keep --cool --dir --every --timeout --memory --all --match
             --check --json $names" ;;
@@ -75,12 +75,12 @@ _memctx() {
         agent) options="--config --check --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
-        reset) options="--context --site --named --timeout $names" ;;
+        reset) options="--json --context --site --named --timeout $names" ;;
         trim | isolate | merge) options="--json --context --site --human --bytes $names" ;;
         set) options="--json --context --site --for --human --bytes $names" ;;
         verify) options="--json --no-pager --human --bytes" ;;
         rules) options="--json --no-pager --human --bytes --add --again --clear" ;;
-        options) options="--json" ;;
+        options) options="--json --no-pager" ;;
         *) return ;;
     esac
     if [[ $verb == run ]]; then

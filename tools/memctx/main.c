@@ -102,7 +102,8 @@ static const struct cli_verb verbs[] = {
      "  --outside          read the process's memory from outside, even if it would "
      "answer\n" READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      dump_main},
-    {"top", "TARGET...|--all [OPTIONS]", "watch running processes, or play a recording",
+    {"top", "TARGET...|--all|--match GLOB [OPTIONS]",
+     "watch running processes, or play a recording",
      "TARGET is a pid or a unique process name. With several, or with --all, the first screen is "
      "a\n"
      "list of processes; Enter goes into one of them, b goes back. A recording, FILE or FILE@-10m\n"
@@ -121,6 +122,7 @@ static const struct cli_verb verbs[] = {
      "figures stay, and the last line says how it ended, as far as the kernel tells.\n\n"
      "  --all              watch every process of this user (root: of all users) that runs on "
      "memctx\n"
+     "  --match GLOB       as --all, but only programs whose name matches\n"
      "  --interval TIME    look every TIME: 2, 500ms, 1m (default 1 s; 0.1 s to 1 h)\n"
      "  --sort KEY         " RATES_COLUMN_WORDS " (default live)\n"
      "  --tree             begin with the tree instead of the list\n"
@@ -172,9 +174,12 @@ static const struct cli_verb verbs[] = {
      "began, and when it will have used up the memory that the tightest limit leaves (of the\n"
      "control groups, RLIMIT_AS, RLIMIT_DATA or the machine).\n\n"
      "  --json             print one object of schema memctx-doctor/1\n"
-     "  --watch SECONDS    look four more times within SECONDS (running targets only)\n"
+     "  --watch TIME       look four more times within TIME, such as 60 or 10m (1s to 24h; "
+     "running\n"
+     "                     targets only)\n"
      "  --fail-on LEVEL    exit with 5 on a finding of at least LEVEL: info, warning or critical\n"
-     "  --all              print all findings and call paths instead of the first five\n"
+     "  --limit N          print N findings (default 5; 0 for all). JSON has all\n"
+     "  --all              print all findings, and all call paths of each\n"
      "  --full             print every frame of each path\n"
      "  --depth N          print N functions of each path (default 3)\n"
      "  --human            print KiB and MiB (the default)\n"
@@ -202,13 +207,15 @@ static const struct cli_verb verbs[] = {
      "without\n"
      "                     the program's files; memctx run --record --names does so by itself\n"
      "  --json             print one object of schema memctx-postmortem/1, with all moments\n"
-     "  --all              print all findings and call paths instead of the first five\n"
+     "  --limit N          print N findings, and N call paths that grew (default 5; 0 for all).\n"
+     "                     JSON has all\n"
+     "  --all              print all findings, and all call paths of each\n"
      "  --depth N          print N functions of each path (default 3)\n"
      "  --human            print KiB and MiB (the default)\n"
      "  --bytes            print exact numbers of bytes\n" READING_NAME_HELP READING_PAGER_HELP
          COMMON_HELP,
      postmortem_main},
-    {"watch", "TARGET|--all --when CONDITION... [--do ACTION]... [OPTIONS]",
+    {"watch", "TARGET|--all|--match GLOB --when CONDITION... [--do ACTION]... [OPTIONS]",
      "act when a condition holds: snapshot, doctor, a command",
      LIVE_TARGET_HELP
      "\nRuns until the process ends, or until SIGINT, SIGTERM or SIGHUP. Prints one line for each\n"
@@ -260,7 +267,7 @@ static const struct cli_verb verbs[] = {
      "  --all              watch all processes that run on memctx, also those that start later, "
      "until\n"
      "                     a signal; no TARGET\n"
-     "  --match GLOB       with --all: only programs whose name matches\n"
+     "  --match GLOB       as --all, but only programs whose name matches\n"
      "  --check            check the options and the files that they name, and end\n"
      "  --json             print each event as an object of schema memctx-watch/1, one a "
      "line\n" READING_NAME_HELP COMMON_HELP,
@@ -281,9 +288,9 @@ static const struct cli_verb verbs[] = {
      "                     service.name is the name of the program if it is not given\n"
      "  --limit-samples N  with --pprof and --otlp: write at most N samples of each value; the\n"
      "                     smallest ones are added to the samples of their callers\n"
-     "  --seconds N        with --pprof and --otlp: write what changed within N seconds (1 to\n"
-     "                     3600). The default value is then alloc_space, and live values may be\n"
-     "                     negative\n"
+     "  --seconds TIME     with --pprof and --otlp: write what changed within TIME, such as 30 or\n"
+     "                     5m (1s to 1h). The default value is then alloc_space, and live values\n"
+     "                     may be negative\n"
      "  --folded FILE      folded stacks of one metric, for flame graphs\n"
      "  --speedscope FILE  speedscope's JSON, with profiles of the requested bytes, waste,\n"
      "                     pinned bytes, live chunks and allocations\n"
@@ -323,7 +330,7 @@ static const struct cli_verb verbs[] = {
      "gave a name (at most 100), the functions of the 20 call paths that hold most, and the\n"
      "patterns of placement rules. All other contexts are summed as one.\n\n"
      "  --all              serve all processes of this user (root: of all users)\n"
-     "  --match GLOB       serve the processes whose program's name matches\n"
+     "  --match GLOB       as --all, but only programs whose name matches\n"
      "  --listen ADDRESS   unix:PATH, ADDRESS:PORT or [IPv6]:PORT (default 127.0.0.1:9464; port\n"
      "                     0: any free one). Another address than loopback needs a token or TLS\n"
      "  --token-file FILE  the first line is a token of 16 characters or more that each request\n"
@@ -334,7 +341,7 @@ static const struct cli_verb verbs[] = {
      "  --check            check the options and the files that they name, and end\n" COMMON_HELP
      "\nThe command prints the address and serves until SIGINT, SIGTERM or SIGHUP.",
      serve_main},
-    {"push", "TARGET...|--all --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
+    {"push", "TARGET...|--all|--match GLOB --pyroscope|--parca|--otlp|--pushgateway URL [OPTIONS]",
      "send profiles or metrics to a server",
      "A TARGET is a pid or a process name. A name stands for all processes of that name, also for\n"
      "those that start later; one must run already, except with --all and --match. Every minute,\n"
@@ -355,8 +362,7 @@ static const struct cli_verb verbs[] = {
      "removed\n"
      "                     from there at the end, but not after --once\n"
      "  --all              send processes of this user (root: of all users)\n"
-     "  --match GLOB       instead of TARGETs or --all: send the processes whose program's name\n"
-     "                     matches\n"
+     "  --match GLOB       as --all, but only programs whose name matches\n"
      "  --label NAME=TEXT  add a label; up to 16 times\n"
      "  --every TIME       send every TIME, such as 60s or 5m, from 100ms to 24h (default 60s)\n"
      "  --once             send once; four tries. Exit status 1: something could not be sent\n"
@@ -410,7 +416,8 @@ static const struct cli_verb verbs[] = {
      "auto-2 and so on. Together they use at most half of the memory that marks may use.\n\n"
      "  --list             list the marks with their times, the oldest first; TARGET may be a\n"
      "                     snapshot file\n"
-     "  --json             with --list: print one object of schema memctx-marks/1\n" COMMON_HELP,
+     "  --json             print one object of schema memctx-mark/1; with --list, "
+     "memctx-marks/1\n" COMMON_HELP,
      mark_main},
     {"diff", "TARGET [MARK] | SNAPSHOT TARGET", "show the growth of each context",
      TARGET_HELP
@@ -425,7 +432,7 @@ static const struct cli_verb verbs[] = {
      "  --depth N          print N frames of each path (default 8)\n" READING_UNIT_HELP
          READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
      diff_main},
-    {"reset", "TARGET [--context ID | --site REGEX | --named NAME]", "start counting from zero",
+    {"reset", "TARGET [--context ID,... | --site REGEX | --named NAME]", "start counting from zero",
      LIVE_TARGET_HELP
      "\nSets the counters to zero and the peaks to the live bytes, for the whole tree or for a "
      "part\n"
@@ -437,10 +444,13 @@ static const struct cli_verb verbs[] = {
      "A reset keeps 24 bytes for each context of each thread. It shares a limit with the marks "
      "and\n"
      "is refused past that limit.\n\n"
-     "  --context ID       reset this context and all below it\n"
-     "  --site REGEX       reset every context whose site matches\n"
+     "  --context ID,...   reset these contexts and all below them; ID/N means all contexts that\n"
+     "                     share the innermost N frames of context ID\n"
+     "  --site REGEX       reset every context whose site matches, and all below it\n"
      "  --named NAME       reset the program's own contexts of that name and free their chunks\n"
-     "  --timeout SECONDS  wait this long for --named (default 10)\n" READING_NAME_HELP COMMON_HELP,
+     "  --timeout TIME     wait this long for --named (default 10s; at most 24h)\n"
+     "  --json             print one object of schema memctx-reset/1\n" READING_NAME_HELP
+         COMMON_HELP,
      reset_main},
     {"trim", "TARGET [CONTEXT... | --context ID,... | --site REGEX]",
      "give empty memory back to the kernel",
@@ -570,15 +580,18 @@ static const struct cli_verb verbs[] = {
      "                     contexts that share the innermost N frames of context ID\n"
      "  --site REGEX       choose every context whose site matches; with unfold and fold, every\n"
      "                     recursive context whose function matches\n"
-     "  --for SECONDS      with unfold: how long (default 60)\n"
-     "  --json             with contexts: print one object of schema memctx-place/1 or\n"
-     "                     memctx-unfold/1\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
+     "  --for TIME         with unfold: how long (default 60s; at most 24h)\n"
+     "  --json             print one object of schema memctx-set/1 for options, memctx-place/1 "
+     "for\n"
+     "                     policies, or memctx-unfold/1\n" READING_UNIT_HELP READING_NAME_HELP
+         COMMON_HELP,
      set_main},
-    {"options", "[TARGET] [--json]", "list the options and their values",
+    {"options", "[TARGET] [OPTIONS]", "list the options and their values",
      "Without a TARGET it prints every MEMCTX_* option with its default. With a TARGET it also\n"
      "prints the value in that process. An option marked start is read from the environment when\n"
      "the program starts. memctx set changes an option marked live.\n\n"
-     "  --json             print one object of schema memctx-options/1\n" COMMON_HELP,
+     "  --json             print one object of schema memctx-options/1\n" READING_PAGER_HELP
+         COMMON_HELP,
      options_main},
 };
 

@@ -151,12 +151,9 @@ static void add_value(struct config_part *part, const struct key *key,
         add_option(part, option, value->texts[i]);
 }
 
-/* Adds the options that choose the processes. watch takes --match only together with --all. */
-static void add_match(struct config_part *part, enum part_kind kind, const char *match) {
-    if (kind == PART_WATCH || !match)
-        add_option(part, "all", NULL);
-    if (match)
-        add_option(part, "match", match);
+/* Adds the option that chooses the processes. */
+static void add_match(struct config_part *part, const char *match) {
+    add_option(part, match ? "match" : "all", match);
 }
 
 static bool read_memory(struct reading *reading, const struct toml_value *value) {
@@ -196,7 +193,7 @@ static bool read_keys(struct reading *reading, enum part_kind kind, const struct
             add_value(part, key, value);
     }
     if (part)
-        add_match(part, kind, match);
+        add_match(part, match);
     else if (match)
         reading->match = match;
     return true;

@@ -223,6 +223,17 @@ int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, in
     return value;
 }
 
+int64_t cli_parse_seconds(const char *what, const char *text, int64_t minimum, int64_t maximum) {
+    int64_t us;
+    bool valid = quantity_read_time(text, text + strlen(text), &us) && us % QUANTITY_US_PER_S == 0;
+    if (!valid || us / QUANTITY_US_PER_S < minimum || us / QUANTITY_US_PER_S > maximum) {
+        cli_usage("%s takes a time from %llds to %lldh in whole seconds, such as 90 or 10m; got "
+                  "\"%s\"",
+                  what, (long long)minimum, (long long)maximum / 3600, text);
+    }
+    return us / QUANTITY_US_PER_S;
+}
+
 int64_t cli_parse_bytes(const char *what, const char *text) {
     int64_t bytes;
     if (!quantity_read_size(text, text + strlen(text), &bytes))

@@ -103,9 +103,11 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
         NULL, 0, NULL, 0                                                                           \
     }
 
-/* Parse a whole number, and a number of bytes that may end in K, M, G or T. Any other text is a
- * usage error; `what` names the argument in the message. */
+/* Parse a whole number; whole seconds, as a time with a unit or a number (`maximum` is a number of
+ * hours, in seconds); and a number of bytes that may end in K, M, G or T. Any other text is a usage
+ * error; `what` names the argument in the message. */
 int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, int64_t maximum);
+int64_t cli_parse_seconds(const char *what, const char *text, int64_t minimum, int64_t maximum);
 int64_t cli_parse_bytes(const char *what, const char *text);
 /* Sets *value and returns true if the whole text is a decimal number. */
 bool cli_is_number(const char *text, int64_t *value);

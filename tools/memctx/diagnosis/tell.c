@@ -11,7 +11,6 @@
 #include "model/frames.h"
 #include "model/tails.h"
 
-#define FINDINGS_TOLD 5
 #define PART_NAMED 0.1    /* the first line names the largest part if it has at least this share */
 #define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
 #define THROUGH_PARTS 200 /* to save time, only this many of the largest groups are read */
@@ -497,7 +496,7 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
     free(verdict);
     print_process(input);
     for (size_t i = 0; i < findings->count; i++) {
-        if (i == FINDINGS_TOLD && !options->all) {
+        if (options->findings > 0 && i >= (size_t)options->findings && !options->all) {
             printf("\n%zu more: memctx doctor %s --all\n", findings->count - i, input->target);
             break;
         }
@@ -515,7 +514,7 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
                              "dump %s -o FILE with memctx diff",
                              input->target)
                 : cli_format("; set at least three, some time apart, with memctx mark %s NAME and "
-                             "a new NAME each time, use --watch SECONDS, or let the program keep "
+                             "a new NAME each time, use --watch TIME, or let the program keep "
                              "marks: memctx set %s marks=10m,24",
                              input->target, input->target);
         char *line =

@@ -13,9 +13,13 @@
 struct tell_options {
     int64_t functions; /* most functions of a path that are shown */
     bool full;         /* show every frame of each path */
-    bool all;          /* print every finding instead of the first five */
+    int64_t findings;  /* most findings that are printed; 0: all */
+    bool all;          /* print every finding and every group of call paths */
     bool color;
 };
+
+/* the value of tell_options.findings without --limit */
+#define TELL_FINDINGS 5
 
 /* most groups of call paths that are printed for a finding with a common function */
 #define TELL_PARTS 5

@@ -26,7 +26,7 @@ static bool visit_process(pid_t pid, void *argument) {
     for (size_t i = 0; i < herd->count; i++)
         if (herd->watches[i]->facts.pid == pid && herd->watches[i]->state != WATCH_ENDED)
             return true;
-    if (process_read_askable(pid, &facts))
+    if (process_read_askable(pid, &facts) && (!herd->match || process_matches(&facts, herd->match)))
         herd_add(herd, &facts);
     return true;
 }

@@ -14,9 +14,10 @@
 struct herd {
     struct watch **watches; /* the processes; herd_look sorts them by falling live bytes */
     size_t count, capacity;
-    bool all;      /* also search for new processes */
-    double scan_s; /* time of the last search for new processes */
-    bool no_names; /* this field and the next two fields are options of every watch */
+    bool all;          /* also search for new processes */
+    const char *match; /* with `all`: a pattern for the names of programs; NULL: none */
+    double scan_s;     /* time of the last search for new processes */
+    bool no_names;     /* this field and the next two fields are options of every watch */
     const char *debug_directory;
     double interval_s;
 };

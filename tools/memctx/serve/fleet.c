@@ -37,10 +37,10 @@ static bool is_word(struct fleet *fleet, size_t word, const struct process_facts
 
 static bool is_wanted(struct fleet *fleet, const struct process_facts *facts) {
     const struct fleet_wanted *wanted = &fleet->wanted;
-    if (wanted->all)
-        return geteuid() == 0 || facts->uid == geteuid();
     if (wanted->glob)
         return process_matches(facts, wanted->glob);
+    if (wanted->all)
+        return geteuid() == 0 || facts->uid == geteuid();
     for (size_t i = 0; i < wanted->word_count; i++)
         if (is_word(fleet, i, facts))
             return true;

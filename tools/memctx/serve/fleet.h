@@ -21,7 +21,7 @@
 /* The choice of the processes to serve. */
 struct fleet_wanted {
     bool all;
-    const char *glob;         /* a pattern for the names of programs; NULL: none */
+    const char *glob;         /* a pattern for the names of programs, also with `all`; NULL: none */
     const char *const *words; /* pids and names */
     size_t word_count;
 };

@@ -43,7 +43,7 @@ static struct doctor_request parse(int argc, char **argv) {
             if (request.fail_on == SEVERITIES)
                 cli_usage("--fail-on takes one of %s; got \"%s\"", SEVERITY_WORDS, optarg);
             break;
-        case OPTION_WATCH: request.watch_s = cli_parse_number("--watch", optarg, 1, 86400); break;
+        case OPTION_WATCH: request.watch_s = cli_parse_seconds("--watch", optarg, 1, 86400); break;
         case OPTION_FULL: request.telling.tell.full = true; break;
         default: telling_take(&request.telling, option); break;
         }

@@ -166,7 +166,7 @@ int export_main(int argc, char **argv) {
                 (size_t)cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
             break;
         case OPTION_SECONDS:
-            seconds = (unsigned)cli_parse_number("--seconds", optarg, 1, SECONDS_MAX);
+            seconds = (unsigned)cli_parse_seconds("--seconds", optarg, 1, SECONDS_MAX);
             break;
         case OPTION_ATTRIBUTE: add_attribute(optarg); break;
         default:

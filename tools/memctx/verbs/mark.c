@@ -84,6 +84,18 @@ static int list(const char *word, bool as_json) {
     return cli_finish_output(CLI_DONE);
 }
 
+/* `text`: the answer of the process. */
+static void print_set_json(const struct target *target, const char *name, const char *text) {
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-mark/1");
+    json_put_integer(&json, "pid", target->facts.pid);
+    json_put_text(&json, "name", name[0] != '\0' ? name : "default");
+    json_put_text(&json, "text", text);
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
 int mark_main(int argc, char **argv) {
     struct wire_mark_request request = {0};
     struct target target;
@@ -96,8 +108,6 @@ int mark_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, lists ? 1 : 2);
     if (lists)
         return list(word, as_json);
-    if (as_json)
-        cli_usage("--json needs --list");
     const char *name = optind + 1 < argc ? argv[optind + 1] : "";
     if (strlen(name) >= sizeof request.name) {
         cli_usage("the name of a mark has at most %zu bytes; got \"%s\"", sizeof request.name - 1,
@@ -110,6 +120,9 @@ int mark_main(int argc, char **argv) {
     target_open_socket(&target, word);
     char *text = target_ask_text(&target, WIRE_MARK, &request, sizeof request);
     text[strcspn(text, "\n")] = '\0';
-    printf("%s\n", text);
+    if (as_json)
+        print_set_json(&target, name, text);
+    else
+        printf("%s\n", text);
     return cli_finish_output(CLI_DONE);
 }

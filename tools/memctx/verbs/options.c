@@ -9,8 +9,8 @@
 #include "verbs/settings.h"
 #include "verbs/verbs.h"
 
-static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
-                                             CLI_COMMON_OPTIONS};
+static const struct option options_list[] = {
+    {"json", no_argument, NULL, READING_JSON}, READING_PAGER_OPTION, CLI_COMMON_OPTIONS};
 
 /* Prints a help text in lines that fit the terminal, each behind `indent` blanks. */
 static void print_wrapped(const char *text, int indent) {
@@ -111,14 +111,18 @@ static void show_table(struct json_writer *json) {
 }
 
 int options_main(int argc, char **argv) {
-    bool json = false;
+    bool json = false, no_pager = false;
     struct target target;
     int option;
-    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
+    while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         json = json || option == READING_JSON;
+        no_pager = no_pager || option == READING_NO_PAGER;
+    }
     bool process = optind < argc;
     if (process)
         target_open_socket(&target, reading_target_word(argc, argv, 1));
+    if (!json && !no_pager)
+        terminal_page();
     struct json_writer writer = {.file = stdout};
     if (json) {
         json_put_open(&writer, NULL, '{');

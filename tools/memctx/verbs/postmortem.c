@@ -32,7 +32,6 @@
 #include "verbs/verbs.h"
 
 #define LAST_DEFAULT "10m"
-#define GREW_TOLD 5   /* most call paths that are printed as growing */
 #define NEAR_LIMIT 95 /* a control group is close to its limit from this percentage on */
 
 enum { OPTION_LAST = 1, OPTION_NAMES };
@@ -285,7 +284,9 @@ static void print_growth(const struct model *before, const struct model *model,
                                      : "\nin the %.1f s before this moment: %s%s in use\n",
            model->uptime_s + model->slept_s - before->uptime_s - before->slept_s,
            all < 0 ? "" : "+", render_bytes(text, all, human));
-    for (size_t i = 0; i < compare->count && (request->telling.tell.all || i < GREW_TOLD); i++) {
+    size_t most = (size_t)request->telling.tell.findings;
+    bool every = request->telling.tell.all || most == 0;
+    for (size_t i = 0; i < compare->count && (every || i < most); i++) {
         const struct compare_row *row = &compare->rows[i];
         if (row->growth.requested_bytes <= 0)
             break;

@@ -72,9 +72,7 @@ static void add_labels(struct engine_server *server, char *const *labels, size_t
 }
 
 static void check(const struct push_options *options) {
-    const struct fleet_wanted *wanted = &options->wanted;
-    if (wanted->all + (wanted->glob != NULL) + (wanted->word_count > 0) != 1)
-        cli_usage("push needs either TARGETs, or --all, or --match GLOB");
+    serving_check_wanted(&options->wanted);
     if (options->server.engine == ENGINE_NONE)
         cli_usage("push needs the server: --pyroscope, --parca, --otlp or --pushgateway URL");
 }

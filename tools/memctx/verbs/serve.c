@@ -52,8 +52,7 @@ static struct server_options parse(int argc, char **argv, bool *check) {
     }
     options.wanted.words = (const char *const *)argv + optind;
     options.wanted.word_count = (size_t)(argc - optind);
-    if (options.wanted.all + (options.wanted.glob != NULL) + (argc > optind) != 1)
-        cli_usage("serve needs either TARGETs, or --all, or --match GLOB");
+    serving_check_wanted(&options.wanted);
     if (!words.certificate != !words.key)
         cli_usage("--cert and --key need each other; give both");
     if (!address_parse(&options.address, words.listen, &failure))

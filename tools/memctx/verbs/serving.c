@@ -61,6 +61,11 @@ int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range
     return ms;
 }
 
+void serving_check_wanted(const struct fleet_wanted *wanted) {
+    if ((wanted->all || wanted->glob) == (wanted->word_count > 0))
+        cli_usage("%s needs either TARGETs, or --all, or --match GLOB", cli_current_verb->name);
+}
+
 void serving_check_targets(const struct fleet_wanted *wanted) {
     process_need_proc();
     for (size_t i = 0; i < wanted->word_count; i++) {

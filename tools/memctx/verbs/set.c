@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "verbs/place.h"
 #include "verbs/rule_check.h"
 #include "verbs/settings.h"
@@ -147,6 +148,46 @@ static void check_target(const char *word, const char *next) {
     cli_usage("the TARGET comes first: memctx set %.100s %.100s", next, word);
 }
 
+/* `answers`: for each assignment what the process says, "NAME is now VALUE". */
+static void print_json(const struct target *target, char *const *assignments, char *const *answers,
+                       size_t count) {
+    static const char is_now[] = " is now ";
+    struct json_writer json = {.file = stdout};
+    json_put_open(&json, NULL, '{');
+    json_put_text(&json, "schema", "memctx-set/1");
+    json_put_integer(&json, "pid", target->facts.pid);
+    json_put_open(&json, "options", '[');
+    for (size_t i = 0; i < count; i++) {
+        const char *value = strstr(answers[i], is_now);
+        char *name = cli_format("%.*s", (int)strcspn(assignments[i], "="), assignments[i]);
+        json_put_open(&json, NULL, '{');
+        json_put_text(&json, "name", name);
+        json_put_text(&json, "value", value ? value + strlen(is_now) : NULL);
+        json_put_close(&json, '}');
+        free(name);
+    }
+    json_put_close(&json, ']');
+    json_put_close(&json, '}');
+    putchar('\n');
+}
+
+/* Sends the assignments, and prints what the process says. */
+static void set_options(struct target *target, char *const *assignments, size_t count,
+                        bool as_json) {
+    char **answers = cli_alloc(count, sizeof *answers);
+    for (size_t i = 0; i < count; i++) {
+        answers[i] = target_ask_text(target, WIRE_SET, assignments[i], strlen(assignments[i]));
+        answers[i][strcspn(answers[i], "\n")] = '\0';
+        if (!as_json)
+            printf("%s\n", answers[i]);
+    }
+    if (as_json)
+        print_json(target, assignments, answers, count);
+    for (size_t i = 0; i < count; i++)
+        free(answers[i]);
+    free(answers);
+}
+
 int set_main(int argc, char **argv) {
     struct target target;
     struct choice choice = {.human = reading_wants_human()};
@@ -154,7 +195,7 @@ int set_main(int argc, char **argv) {
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1)
         if (option == OPTION_FOR)
-            seconds = cli_parse_number("--for", optarg, 1, WIRE_UNFOLD_SECONDS_MAX);
+            seconds = cli_parse_seconds("--for", optarg, 1, WIRE_UNFOLD_SECONDS_MAX);
         else
             choose_take(&choice, option);
     const char *word = reading_target_word(argc, argv, argc);
@@ -172,10 +213,8 @@ int set_main(int argc, char **argv) {
     }
     if (seconds >= 0)
         cli_usage("--for applies to unfold only; see memctx set TARGET CONTEXT unfold");
-    if (choice.json || choice.units) {
-        cli_usage("--json, --human and --bytes apply to contexts; for options use memctx options "
-                  "TARGET --json");
-    }
+    if (choice.units)
+        cli_usage("--human and --bytes apply to contexts; the value of an option has its own unit");
     /* All assignments are checked before the first one is sent. */
     for (int i = optind + 1; i < argc; i++) {
         const char *equals = strchr(argv[i], '=');
@@ -189,11 +228,6 @@ int set_main(int argc, char **argv) {
         }
     }
     target_open_socket(&target, word);
-    for (int i = optind + 1; i < argc; i++) {
-        char *text = target_ask_text(&target, WIRE_SET, argv[i], strlen(argv[i]));
-        text[strcspn(text, "\n")] = '\0';
-        printf("%s\n", text);
-        free(text);
-    }
+    set_options(&target, argv + optind + 1, (size_t)(argc - optind - 1), choice.json);
     return cli_finish_output(CLI_DONE);
 }

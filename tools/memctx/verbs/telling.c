@@ -5,7 +5,9 @@
 #include "formats/render.h"
 
 struct telling telling_defaults(void) {
-    return (struct telling){.tell = {.functions = WHO_FUNCTIONS, .color = render_wants_color()}};
+    return (struct telling){.tell = {.functions = WHO_FUNCTIONS,
+                                     .findings = TELL_FINDINGS,
+                                     .color = render_wants_color()}};
 }
 
 void telling_take(struct telling *telling, int option) {
@@ -16,6 +18,9 @@ void telling_take(struct telling *telling, int option) {
     case READING_NO_PAGER: telling->no_pager = true; break;
     case TELLING_DEPTH:
         telling->tell.functions = cli_parse_number("--depth", optarg, 1, MODEL_LEVELS_MAX);
+        break;
+    case TELLING_LIMIT:
+        telling->tell.findings = cli_parse_number("--limit", optarg, 0, INT32_MAX);
         break;
     case TELLING_ALL: telling->tell.all = true; break;
     default: reading_take(&telling->names, option); break;

@@ -12,9 +12,10 @@ struct telling {
     struct tell_options tell;
 };
 
-enum { TELLING_DEPTH = 2000, TELLING_ALL };
+enum { TELLING_DEPTH = 2000, TELLING_LIMIT, TELLING_ALL };
 #define TELLING_OPTIONS                                                                            \
     {"json", no_argument, NULL, READING_JSON}, {"depth", required_argument, NULL, TELLING_DEPTH},  \
+        {"limit", required_argument, NULL, TELLING_LIMIT},                                         \
         {"all", no_argument, NULL, TELLING_ALL}, READING_UNIT_OPTIONS, READING_NAME_OPTIONS,       \
         READING_PAGER_OPTION
 

@@ -21,6 +21,7 @@ enum {
     OPTION_LIMIT,
     OPTION_TREE,
     OPTION_ALL,
+    OPTION_MATCH,
     OPTION_INTERVAL,
     OPTION_THREADS
 };
@@ -34,6 +35,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
                                              {"tree", no_argument, NULL, OPTION_TREE},
                                              {"threads", no_argument, NULL, OPTION_THREADS},
                                              {"all", no_argument, NULL, OPTION_ALL},
+                                             {"match", required_argument, NULL, OPTION_MATCH},
                                              READING_NAME_OPTIONS,
                                              CLI_COMMON_OPTIONS};
 
@@ -43,7 +45,8 @@ struct top_request {
     struct frame_options frame;
     struct reading_names names;
     bool json, all, threads;
-    int64_t frames; /* number of frames of --batch; 0: the option was not given */
+    const char *match; /* a pattern for the names of programs, with `all`; NULL: none */
+    int64_t frames;    /* number of frames of --batch; 0: the option was not given */
 };
 
 static enum rates_column parse_column(const char *word) {
@@ -77,6 +80,10 @@ static void take_option(struct top_request *request, int option) {
     case OPTION_TREE: request->frame.rows.tree = true; break;
     case OPTION_THREADS: request->threads = true; break;
     case OPTION_ALL: request->all = true; break;
+    case OPTION_MATCH:
+        request->match = optarg;
+        request->all = true;
+        break;
     default: reading_take(&request->names, option); break;
     }
 }
@@ -94,9 +101,12 @@ static struct top_request parse(int argc, char **argv) {
     if (request.threads && request.frame.rows.sort == RATES_WASTE)
         cli_usage("the waste of a thread is not known; sort by live, growth, allocs or chunks");
     if (request.all && optind < argc)
-        cli_usage("--all takes no TARGET; got %s", argv[optind]);
-    if (!request.all && optind == argc)
-        cli_usage("top needs a TARGET (a pid or a process name), several of them, or --all");
+        cli_usage("%s takes no TARGET; got %s", request.match ? "--match" : "--all", argv[optind]);
+    if (!request.all && optind == argc) {
+        cli_usage(
+            "top needs a TARGET (a pid or a process name), several of them, --all, or --match "
+            "GLOB");
+    }
     return request;
 }
 
@@ -105,6 +115,7 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
     if (request->all)
         process_need_proc();
     herd->all = request->all;
+    herd->match = request->match;
     herd->no_names = request->names.none;
     herd->debug_directory = request->names.debug_directory;
     herd->interval_s = request->frame.interval_s;

@@ -105,7 +105,10 @@ static void take_option(int option) {
     case OPTION_TIMEOUT: settings.timeout_ms = parse_time("--timeout", optarg, 1000); break;
     case OPTION_MEMORY: settings.memory_bytes = parse_memory(optarg); break;
     case OPTION_ALL: settings.all = true; break;
-    case OPTION_MATCH: settings.match = optarg; break;
+    case OPTION_MATCH:
+        settings.match = optarg;
+        settings.all = true;
+        break;
     case OPTION_CHECK: settings.only_check = true; break;
     case READING_JSON: settings.json = true; break;
     default: reading_take(&settings.names, option); break;
@@ -144,10 +147,8 @@ struct watch_settings watch_parse(int argc, char **argv) {
         cli_usage(
             "watch needs a condition; give one with --when: %s; for example --when 'rss>85%%limit'",
             CONDITION_GRAMMAR);
-    if (settings.match && !settings.all)
-        cli_usage("--match chooses among all processes; use it with --all");
     if (settings.all && optind < argc)
-        cli_usage("--all watches every process and takes no TARGET; got %s", argv[optind]);
+        cli_usage("%s takes no TARGET; got %s", settings.match ? "--match" : "--all", argv[optind]);
     if (settings.action_count == 0)
         add_action("snapshot");
     if (never_acts())
