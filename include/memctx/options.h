@@ -30,15 +30,15 @@
     X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \
       "milliseconds after which empty memory goes back to the kernel")                             \
     X(holes, HOLES, INT, 1, 0, 1, 1,                                                               \
-      "1: give empty OS pages inside pages of long-lived chunks back to the kernel when nobody "   \
-      "used the pages for MEMCTX_DECAY_MS, and collect chunks that other threads freed for "       \
-      "threads that sleep; 0: only on request (memctx trim TARGET CONTEXT)")                       \
+      "1: in pages that nobody used for MEMCTX_DECAY_MS, give OS pages without live chunks back "  \
+      "to the kernel; and while a thread sleeps, collect its chunks that other threads freed; "    \
+      "0: only on request (memctx trim TARGET CONTEXT)")                                           \
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
       "at most this many KiB of empty memory are kept for reuse, or 5 % of the live bytes if "     \
       "more; what a program frees and takes again at once is kept, too")                           \
     X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
-      "live bytes at which a context gets pages of its own; the number doubles each time the "     \
-      "live bytes of the process quadruple beyond 64 KiB, up to a 64th of the live bytes")         \
+      "a context with this many live bytes gets pages of its own; above 64 KiB of live bytes in "  \
+      "the process, the number doubles each time these quadruple, up to a 64th of them")           \
     X(waste_kib, WASTE_KIB, INT, 2048, 0, 1073741824, 1,                                           \
       "when this many KiB, or 6 % of the live bytes if more, are free in pages of single "         \
       "contexts, further contexts share mixed pages")                                              \

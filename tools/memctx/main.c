@@ -530,9 +530,10 @@ static const struct cli_verb verbs[] = {
      "         warn:BYTES          print a path of the rule on the program's standard error when\n"
      "                             all its paths together hold more than BYTES, and again at\n"
      "                             twice as many; the library looks once a second\n"
-     "         guard               put an inaccessible page behind each chunk of up to 1016 KiB,\n"
-     "                             and make freed chunks inaccessible; an access ends the\n"
-     "                             program and is reported. At most 16000 chunks of a process\n"
+     "         guard               round each chunk of up to 1016 KiB up to a multiple of 16, put\n"
+     "                             an inaccessible page behind it, and make freed chunks\n"
+     "                             inaccessible; an access ends the program and is reported. At "
+     "most 16000 chunks of a process\n"
      "                             have a guard\n"
      "         zero                fill chunks with zeros when they are freed; implies own\n\n"
      "A rule applies to chunks that are allocated later. Contexts that were placed by hand keep\n"
@@ -637,9 +638,9 @@ static void print_help(void) {
         }
     }
     fprintf(text, "\nmemctx VERB --help explains a verb. memctx --version prints the version.\n"
-                  "Exit codes: 0 done; 1 the target refused, or an answer is incomplete;\n"
-                  "2 usage error; 3 no such target, or no socket; 4 not permitted;\n"
-                  "5 doctor --fail-on found something.\n");
+                  "Exit codes: 0 done; 1 the target refused, an answer is incomplete, or a file\n"
+                  "cannot be read or written; 2 usage error; 3 no such target, or no socket;\n"
+                  "4 not permitted; 5 doctor --fail-on found something.\n");
     fclose(text);
     help_print(whole);
     free(whole);
