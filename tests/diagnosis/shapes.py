@@ -211,6 +211,25 @@ def shape_leak_with_a_mark_at_the_look():
 
 
 @test
+def shape_leak_with_two_marks_at_one_time():
+    """Two marks that a script sets one behind the other count as one: growth seems to pause between
+    them. A pause of 2 s or of a sixteenth of the interval before is judged."""
+    def evidence_of(seconds):
+        found, _ = looked(rows(seconds, *(2 * [[int(second) for second in seconds]])))
+        return [one["evidence"] for one in found
+                if one["id"] == "growth" and one["severity"] in ALARMING]
+    for seconds in ((10, 700, 700.01, 2000, 2020, 2040, 2060, 2080, 2100),  # in the middle
+                    (10, 700, 700.01, 700.02, 700.03, 2000, 2020, 2040, 2060, 2080, 2100),
+                    (10, 10.01, 300, 600, 620, 640, 660),  # the first marks
+                    (10, 300, 600, 620, 640, 660, 660.01, 670)):  # the last marks
+        intervals = len({int(second) for second in seconds}) - 1
+        found = evidence_of(seconds)
+        check(found and f"grew in each of {intervals} intervals" in found[0], f"{seconds}: {found}")
+    found = evidence_of((10, 20, 30, 30.9, 40, 50, 60))
+    check(not found or "with pauses" in found[0], f"a pause: {found}")
+
+
+@test
 def shape_leak_of_little_in_a_large_process():
     """Growth by 1/50000 of the resident set is no alarm after a short time."""
     found, _ = looked(SHAPES["leak"][1], rss_bytes=200 << 30)

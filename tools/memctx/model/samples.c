@@ -148,6 +148,34 @@ static bool is_mark_of_now(const struct samples *samples) {
            now->allocs - mark->allocs < (mark->allocs - before->allocs) / EMPTY_PART;
 }
 
+/* True if the sample `at` came at once after the sample `from`, so that growth which goes on seems
+ * to pause. `wide`: a neighbouring interval, from its first sample to its last one. */
+static bool is_at_once(const struct sample *from, const struct sample *at,
+                       const struct sample *const wide[2]) {
+    double seconds = at->uptime_s - from->uptime_s;
+    int64_t allocs = at->allocs - from->allocs, usual = wide[1]->allocs - wide[0]->allocs;
+    return seconds < AT_ONCE_S && seconds < (wide[1]->uptime_s - wide[0]->uptime_s) / EMPTY_PART &&
+           allocs >= 0 && allocs < usual / EMPTY_PART;
+}
+
+/* Two marks that are set one directly behind the other, or a mark just before the first look, count
+ * as one sample: removes a mark of such a pair. The last sample, which is taken now, stays; see
+ * is_mark_of_now. */
+static void leave_out_pairs(struct samples *judged) {
+    struct sample *list = judged->samples;
+    size_t kept = 1;
+    for (size_t i = 1; i < judged->count; i++) {
+        struct sample *from = &list[kept - 1], *at = &list[i];
+        bool first = kept == 1, last = i + 1 == judged->count;
+        const struct sample *wide[2] = {first ? at : from - 1, first ? at + !last : from};
+        if (last || (at->has_resident && from->has_resident) || !is_at_once(from, at, wide))
+            list[kept++] = *at;
+        else if (at->has_resident)
+            *from = *at;
+    }
+    judged->count = kept;
+}
+
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count) {
     *samples = (struct samples){
@@ -185,10 +213,11 @@ void samples_make(struct samples *samples, struct model *model, const struct sam
 
 struct samples samples_to_judge(const struct samples *samples) {
     struct samples judged = *samples;
-    size_t last = samples->count - 1;
     judged.samples = cli_alloc(samples->count, sizeof *judged.samples);
     memcpy(judged.samples, samples->samples, samples->count * sizeof *judged.samples);
-    if (samples->mapped_count < 2 && is_mark_of_now(samples)) {
+    leave_out_pairs(&judged);
+    size_t last = judged.count - 1;
+    if (samples->mapped_count < 2 && is_mark_of_now(&judged)) {
         judged.samples[last - 1] = judged.samples[last];
         judged.count--;
     }
