@@ -108,10 +108,28 @@ def proposed_commands_can_be_pasted():
         succeed("mark", pid, "first", env=env)
         texts.append(expect(1, "no mark", "diff", pid, "xyzzy", env=env).stderr)
         texts.append(succeed("rules", pid, env=env))
+        texts += [expect(1, "has no context 99999", *words, env=env).stderr
+                  for words in (("trim", pid, 99999), ("frag", pid, "--context", 99999))]
+        texts += [expect(1, "matches", verb, pid, "--site", "xyzzy", env=env).stderr
+                  for verb in ("trim", "reset")]
         texts.append(succeed("isolate", pid, "--site", "^allocate_first$", env=env))
         proposed = [line for text in texts
-                    for line in re.findall(r"memctx (\w+ [^;.,\n]*?)(?: adds| ends|$)", text, re.M)]
-        check_equal(len(proposed), 4, f"commands in {texts}")
+                    for line in re.findall(r"memctx (\w+ [^;.,\n]*?)(?: adds| ends| shows|$)", text, re.M)]
+        check_equal(len(proposed), 8, f"commands in {texts}")
         for line in proposed:
             done = cli(*shlex.split(line), env=env)
             check_equal(done.returncode, 0, f"exit status of memctx {line} ({done.stderr})")
+
+
+@test
+def a_choice_of_nothing_is_told():
+    """dump and frag say that --site or --context chose nothing, instead of printing an empty list."""
+    with target([build_program(ALLOCATE)]) as live:
+        env, pid = live.cli_env, live.pid
+        root = json.loads(succeed("dump", pid, "--json", env=env))["contexts"][0]["id"]
+        said = "nothing was allocated in the contexts that were asked for; "
+        for verb in (("dump",), ("dump", "--flat"), ("frag",), ("frag", "--quick")):
+            for words, hint in ((("--site", "xyzzy"), "a site is the function that calls malloc"),
+                                (("--context", root), "--context leaves out the contexts below")):
+                check(said + hint in succeed(*verb, pid, *words, env=env), f"{verb} {words}")
+            check(said not in succeed(*verb, pid, "--site", "allocate_first", env=env), f"{verb}")

@@ -147,6 +147,18 @@ static void print_marks(const struct model *model) {
                first->uptime_s, last->name, last->uptime_s);
 }
 
+void render_nothing(const struct model *model, const struct view *view,
+                    const struct view_options *options) {
+    bool any = !view->included || model->left_out_leaves > 0;
+    for (size_t i = 0; i < model->context_count && !any; i++) {
+        const struct model_totals *self = &model->contexts[i].figures->self;
+        any = view->included[i] && (model_totals_any(self) || self->allocs > 0);
+    }
+    if (!any)
+        printf("nothing was allocated in the contexts that were asked for; %s\n",
+               options->site ? VIEW_SITE_HINT : "--context leaves out the contexts below them");
+}
+
 void render_head(const struct model *model, const struct render_options *options) {
     char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64

@@ -31,6 +31,10 @@ bool render_wants_color(void);
 char *render_bytes(char *text, int64_t bytes, bool human);
 /* Returns the plural "s" for a noun behind a number: "" for 1 and -1. */
 const char *render_plural(int64_t count);
+/* If --site or --context chose no context in which anything was allocated, prints a line that says
+ * so. */
+void render_nothing(const struct model *model, const struct view *view,
+                    const struct view_options *options);
 /* Prints the head of a text dump: the process, its resident set, its marks. */
 void render_head(const struct model *model, const struct render_options *options);
 void render_tree(const struct model *model, const struct view *view,

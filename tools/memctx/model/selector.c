@@ -60,10 +60,12 @@ bool *selector_members(const struct model *model, const char *text) {
     while (take_term(&at, &term)) {
         uint32_t index = model_find_context(model, term.id);
         if (index == WIRE_NONE) {
+            char *target = model->from_snapshot ? cli_quote(model->source)
+                                                : cli_format("%" PRId64, model->pid);
             cli_die(CLI_REFUSED,
                     "%s has no context %" PRIu32
-                    "; memctx dump --json shows the numbers of contexts",
-                    model->source, term.id);
+                    "; memctx dump --json %s shows the numbers of contexts",
+                    model->source, term.id, target);
         }
         members[index] = true;
         for (uint32_t i = 0; term.frames > 0 && i < model->context_count; i++)

@@ -21,8 +21,8 @@ static void choose_below(struct chosen *chosen, const struct model *model, const
     if (id >= 0 && id < WIRE_NONE)
         root = model_find_context(model, (uint32_t)id);
     if (root == WIRE_NONE)
-        cli_die(CLI_REFUSED, "%s has no context %s; see memctx frag or memctx dump --json",
-                model->source, word);
+        cli_die(CLI_REFUSED, "%s has no context %s; see memctx frag %" PRId64, model->source, word,
+                model->pid);
     bool *below = cli_alloc(model->context_count, sizeof *below);
     for (size_t i = root; i < model->context_count; i++) {
         uint32_t parent = model->contexts[i].parent;
@@ -125,12 +125,13 @@ void choose_contexts(struct chosen *chosen, struct target *target, struct model 
     if (chosen->count == 0 && site) {
         cli_die(CLI_REFUSED,
                 "%s: nothing was allocated at a site that matches \"%s\"; " VIEW_SITE_HINT
-                "; see memctx dump --flat",
-                model->source, site);
+                "; see memctx dump --flat %" PRId64,
+                model->source, site, model->pid);
     }
     if (chosen->count == 0)
-        cli_die(CLI_REFUSED, "%s: nothing was allocated in these contexts; see memctx dump --flat",
-                model->source);
+        cli_die(CLI_REFUSED,
+                "%s: nothing was allocated in these contexts; see memctx dump --flat %" PRId64,
+                model->source, model->pid);
 }
 
 void choose_send(struct target *target, const struct model *model, const struct chosen *chosen,

@@ -132,26 +132,13 @@ static struct dump_request parse(int argc, char **argv) {
     return request;
 }
 
-/* Returns true if --site or --context chose no context in which anything was allocated. */
-static bool chose_nothing(const struct model *model, const struct view *view) {
-    bool any = !view->included || model->left_out_leaves > 0;
-    for (size_t i = 0; i < model->context_count && !any; i++) {
-        const struct model_totals *self = &model->contexts[i].figures->self;
-        any = view->included[i] && (model_totals_any(self) || self->allocs > 0);
-    }
-    return !any;
-}
-
 static void write_text(struct model *model, const struct dump_request *request) {
     struct view view;
     view_make(&view, model, &request->view);
     if (view.included)
         model_compute_totals(model, view.included);
     render_head(model, &request->render);
-    if (chose_nothing(model, &view))
-        printf("nothing was allocated in the contexts that were asked for%s\n",
-               request->view.site ? "; " VIEW_SITE_HINT
-                                  : "; --context leaves out the contexts below them");
+    render_nothing(model, &view, &request->view);
     if (request->flat) {
         /* Without --min, contexts of any weight are shown, because --limit bounds the list. */
         view.threshold = request->view.min_bytes >= 0 ? request->view.min_bytes : 0;

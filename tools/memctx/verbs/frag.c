@@ -322,6 +322,7 @@ static void print_text(const struct model *model, const struct view *view,
         else
             printf("%14s%14s%14s%14s  context\n", "held", "requested", "free", "rounding");
     }
+    render_nothing(model, view, &request->view);
     print_contexts(model, view, request);
     if (!request->pages && holders->list) {
         putchar('\n');

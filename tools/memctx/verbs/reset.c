@@ -93,8 +93,8 @@ static void reset_chosen(struct target *target, const struct request *request) {
         cli_die(
             CLI_REFUSED,
             "%s has no allocation site that matches \"%s\", and nothing was reset; " VIEW_SITE_HINT
-            "; see memctx dump --flat",
-            model.source, request->site);
+            "; see memctx dump --flat %" PRId64,
+            model.source, request->site, model.pid);
     }
     tell_counters(target, request, text, count);
     free(text);
