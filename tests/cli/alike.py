@@ -113,8 +113,8 @@ def proposed_commands_can_be_pasted():
         texts += [expect(1, "matches", verb, pid, "--site", "xyzzy", env=env).stderr
                   for verb in ("trim", "reset")]
         texts.append(succeed("isolate", pid, "--site", "^allocate_first$", env=env))
-        proposed = [line for text in texts
-                    for line in re.findall(r"memctx (\w+ [^;.,\n]*?)(?: adds| ends| shows|$)", text, re.M)]
+        command = re.compile(r"memctx (\w+ [^;.,\n]*?)(?: adds| ends| shows|$)", re.M)
+        proposed = [line for text in texts for line in command.findall(text)]
         check_equal(len(proposed), 8, f"commands in {texts}")
         for line in proposed:
             done = cli(*shlex.split(line), env=env)
@@ -123,7 +123,7 @@ def proposed_commands_can_be_pasted():
 
 @test
 def a_choice_of_nothing_is_told():
-    """dump and frag say that --site or --context chose nothing, instead of printing an empty list."""
+    """dump and frag say that --site or --context chose nothing, and print no empty list."""
     with target([build_program(ALLOCATE)]) as live:
         env, pid = live.cli_env, live.pid
         root = json.loads(succeed("dump", pid, "--json", env=env))["contexts"][0]["id"]

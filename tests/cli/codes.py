@@ -451,8 +451,8 @@ def mark_diff_reset_trim_set_options():
         check_equal(diff["totals"]["growth"]["requested_bytes"], 500 * 1000, "sum of growth")
         check("+500000 bytes in +500 chunks" in succeed("diff", live.pid, env=env), "text")
         expect(1, "no mark \"x\"", "diff", live.pid, "x", env=env)
-        expect(1, f"no mark .*; see memctx mark --list {live.pid}; if you mean the file, name it first",
-               "diff", live.pid, __file__, env=env)
+        expect(1, f"no mark .*; see memctx mark --list {live.pid}; if you mean the file, name it "
+                  "first", "diff", live.pid, __file__, env=env)
         expect(1, "no allocation site .*; a site is the function that calls malloc", "reset",
                live.pid, "--site",
                "nothing_like_it", env=env)
@@ -482,8 +482,8 @@ def mark_diff_reset_trim_set_options():
         check_equal(live.ask("grow"), "ok", "grow")
         expect(1, 'has no mark "secnod"; did you mean second\\?\n', "diff", live.pid, "secnod",
                env=env)
-        expect(1, f'has no mark "{live.pid}"; see memctx mark --list {live.pid}\n', "diff", live.pid,
-               live.pid, env=env)
+        expect(1, f'has no mark "{live.pid}"; see memctx mark --list {live.pid}\n',
+               "diff", live.pid, live.pid, env=env)
         expect(1, 'has no mark "allocate"; to compare with the process, name a snapshot first, '
                   'which .*: memctx diff FILE allocate\n',
                "diff", live.pid, "allocate", env=env)
