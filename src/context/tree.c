@@ -50,7 +50,7 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
 #define GONE_WORDS (TREE_NODES_PER_BLOCK / 64)
 struct gone {
     struct gone_ids {
-        uint64_t words[GONE_WORDS]; /* those of `discarded` are atomic */
+        uint64_t words[GONE_WORDS]; /* the words of `discarded` are atomic */
         uint64_t used;              /* a bit for each word that is not 0 */
     } idle, discarded;
 };

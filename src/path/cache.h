@@ -192,12 +192,12 @@ struct __attribute__((may_alias)) paths {
     uint32_t hoped, patience[2];
     uint32_t looked_up; /* number of frames that the last walk had to look up in the tree */
     uint32_t quiet;     /* number of misses and searches still to come of which nothing is kept */
-    /* astray: sum of the wrong first guesses that count against the present way to guess, less
-     * those that count for it; astray_max: the sum at which the way changes; see
-     * judge_first_guess */
+    /* There are two ways to make the first guess. astray counts wrong guesses that speak against
+     * the present way, less those that speak for it. At astray_max the thread takes the other way;
+     * see judge_first_guess. */
     int32_t astray, astray_max;
     /* The fields up to `replay_generation` belong to the layer `context`: see context/admit.h. */
-    bool watching; /* context/prefix.c looks for functions that recur */
+    bool watching; /* true while context/prefix.c looks for functions that recur */
     /* some trace leads to the view of a site: the tables had no room for the whole path */
     bool site_traced;
     uint32_t nodes_valid; /* number of frames, from the outermost one on, whose node is right */

@@ -69,7 +69,7 @@ struct finding {
         double asked_per_s;  /* bytes that the program asks for */
         double blocks_per_s; /* with the rounding up to blocks */
         double memory_per_s; /* bytes that become resident */
-        double since_s;      /* uptime since which it was watched */
+        double since_s;      /* the growth was watched from this uptime on */
         bool ends;           /* `out` tells when memory is used up */
     } use;
     const char *sure; /* how sure the finding is, and why */

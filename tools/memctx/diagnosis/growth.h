@@ -11,7 +11,7 @@
 /* What to say of growth that a runtime may free as garbage. */
 struct garbage {
     const char *means; /* what the growing chunks are */
-    const char *sure;  /* how sure that is */
+    const char *sure;  /* how sure it is that they are garbage */
 };
 
 /* The growth of a context, or of all contexts of a suspect. */

@@ -13,7 +13,7 @@ void moments_add(struct moments *moments, uint64_t id, int64_t ms, char *bytes, 
 
 uint64_t moments_thin(struct moments *moments) {
     const struct moment *list = moments->list;
-    size_t least = 0; /* the first one, if there are only two */
+    size_t least = 0; /* stays 0, the first moment, if there are only two */
     double least_gap = 0;
     if (moments->count < 2)
         return 0;
