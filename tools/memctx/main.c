@@ -21,7 +21,7 @@
     "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, a core\n"     \
     "file, or a recording: FILE, or FILE@-10m for its state 10 minutes before its "                \
     "end.\n" OUTSIDE_HELP
-/* of the verbs that need more than a recording has */
+/* of the verb that needs more than a recording has */
 #define WHOLE_TARGET_HELP                                                                          \
     "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, or a core\n"  \
     "file; not a recording. " OUTSIDE_HELP
@@ -135,7 +135,7 @@ static const struct cli_verb verbs[] = {
      "                     line\n" READING_UNIT_HELP READING_NAME_HELP COMMON_HELP,
      top_main},
     {"frag", "TARGET [OPTIONS]", "show memory that is held but was not asked for",
-     WHOLE_TARGET_HELP
+     TARGET_HELP
      "\nPrints three parts. The first, the ledger, says where the resident set goes; it adds up\n"
      "to the figure of the kernel. The second lists contexts by waste: the memory that each\n"
      "holds, and how much of it is requested, free, or lost by rounding. The third lists the\n"
