@@ -89,6 +89,10 @@ void *new_retry(size_t size, size_t alignment, uintptr_t frame);
 /* True if the program defines a throwing operator new itself. Then the nothrow operators must call
  * the program's operator. */
 bool new_is_replaced(void);
+/* This library's malloc, for a function that is called less often than malloc. */
+void *allocate_plain(size_t size, uintptr_t frame);
+/* This library's free, whatever the program defines. */
+void free_plain(void *chunk);
 /* This library's operators new(size_t) and new(size_t, align_val_t), whatever the program defines.
  */
 void *new_plain(size_t size);

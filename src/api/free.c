@@ -83,5 +83,6 @@ EXPORT void cfree(void *chunk) {
 }
 
 #ifndef MEMCTX_UNIT
+void free_plain(void *chunk) HIDDEN_ALIAS(free);
 EXPORT void __libc_free(void *chunk) ALIAS(free);
 #endif

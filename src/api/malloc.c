@@ -311,6 +311,10 @@ void *allocate_aligned(size_t size, size_t alignment, uintptr_t frame) {
     return chunk;
 }
 
+NOINLINE void *allocate_plain(size_t size, uintptr_t frame) {
+    return allocate(size, ALLOCATE_PLAIN, frame);
+}
+
 EXPORT void *malloc(size_t size) {
     return allocate(size, ALLOCATE_PLAIN, FRAME);
 }

@@ -6,11 +6,14 @@
 #ifndef MEMCTX_NAMES_H
 #define MEMCTX_NAMES_H
 
-/* Defines a second name of a function, such as glibc's __libc_malloc for malloc. */
+/* Defines a second name of a function: ALIAS an exported one, such as glibc's __libc_malloc for
+ * malloc, HIDDEN_ALIAS one that means this library's function, whatever the program defines. */
 #if __has_attribute(copy)
 #define ALIAS(name) __attribute__((alias(#name), visibility("default"), copy(name)))
+#define HIDDEN_ALIAS(name) __attribute__((alias(#name), visibility("hidden"), copy(name)))
 #else
 #define ALIAS(name) __attribute__((alias(#name), visibility("default")))
+#define HIDDEN_ALIAS(name) __attribute__((alias(#name), visibility("hidden")))
 #endif
 
 #ifdef MEMCTX_UNIT

@@ -70,8 +70,34 @@ def cxx_bad_alloc_in_a_library_of_a_c_program():
                 "whether operator new throws")
 
 
-for source in PROGRAMS:
-    binary = harness.build_program("tests/abuse/" + source)
+def build_with_next_mallocx(source):
+    """Builds a program that is linked with a library of jemalloc's functions."""
+    library = harness.build_program("tests/abuse/next_mallocx.c", "libnext_mallocx.so",
+                                    ("-shared", "-fPIC"))
+    return harness.build_program(source, None, ("-Wl,--no-as-needed", library))
+
+
+@harness.test
+def jemalloc_paths_of_mallocx():
+    """Chunks of jemalloc's functions have their call paths."""
+    program = build_with_next_mallocx("tests/abuse/holds_mallocx.c")
+    with runtime_dir() as directory, \
+            harness.Target([program], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "ready", "the program")
+        target.wait_socket()
+        dump = target.dump()
+        names = harness.context_names(dump)
+        held = {}
+        for context in dump["contexts"]:
+            function = names[context["id"]][0]
+            held[function] = held.get(function, 0) + context["self"]["requested_bytes"]
+        for how in ("plain", "zeroed", "aligned", "resized"):
+            check_equal(held.get("holds_" + how), 100 * 3000, f"bytes of holds_{how}")
+
+
+PROGRAMS = {source: harness.build_program("tests/abuse/" + source) for source in PROGRAMS}
+PROGRAMS["api_jemalloc.c"] = build_with_next_mallocx("tests/abuse/api_jemalloc.c")
+for binary in PROGRAMS.values():
     listing = subprocess.run([binary], env=harness.clean_env(), capture_output=True, text=True,
                              check=True, timeout=60)
     for test_name in listing.stdout.split():

@@ -10,6 +10,15 @@ MUTANTS = {
         MALLOC, "    return allocate(size, ALLOCATE_PLAIN, FRAME);\n}\n\nEXPORT void *calloc",
         "    return size ? allocate(size, ALLOCATE_PLAIN, FRAME) : NULL;\n}\n\nEXPORT void *calloc",
         ["limits-malloc-zero"]),
+    "mallocx-zeroes-the-asked-bytes-only": (
+        "src/api/jemalloc.c", "        zero_from(chunk, aligned ? 0 : size);",
+        "        zero_from(chunk, size);", ["jemalloc-mallocx-zero"]),
+    "mallocx-serves-arenas-itself": (
+        "src/api/jemalloc.c", "if (UNLIKELY((unsigned)flags & FLAG_ARENA) &&",
+        "if (UNLIKELY((unsigned)flags & FLAG_ARENA & 1) &&", ["jemalloc-mallocx-arena"]),
+    "dallocx-frees-chunks-of-jemalloc": (
+        "src/api/jemalloc.c", "    return !chunk || region_page_of(chunk);", "    return true;",
+        ["jemalloc-mallocx-arena"]),
     "free-of-null-traps": (
         "src/api/free.c", "EXPORT void free(void *chunk) {\n",
         "EXPORT void free(void *chunk) {\n    if (!chunk)\n        __builtin_trap();\n",
