@@ -122,7 +122,7 @@ EXPORT size_t sallocx(const void *chunk, int flags) {
     return region_usable(chunk);
 }
 
-EXPORT void dallocx(void *chunk, int flags) {
+static NOINLINE void free_or_pass_on(void *chunk, int flags) {
     __typeof__(&dallocx) next;
     if (UNLIKELY(!is_ours(chunk)) && (next = NEXT(dallocx)))
         next(chunk, flags);
@@ -130,12 +130,13 @@ EXPORT void dallocx(void *chunk, int flags) {
         free_plain(chunk);
 }
 
+EXPORT void dallocx(void *chunk, int flags) {
+    free_or_pass_on(chunk, flags);
+}
+
 EXPORT void sdallocx(void *chunk, size_t size, int flags) {
-    __typeof__(&sdallocx) next;
-    if (UNLIKELY(!is_ours(chunk)) && (next = NEXT(sdallocx)))
-        next(chunk, size, flags);
-    else
-        free_plain(chunk);
+    (void)size;
+    free_or_pass_on(chunk, flags);
 }
 
 /* Returns the size of a request that mallocx certainly serves; its chunk may have more bytes. */

@@ -3,6 +3,7 @@
 #include "control/socket.h"
 #include "control/control.h"
 #include "control/socket_path.h"
+#include "control/socket_sweep.h"
 #include "os/libc.h"
 
 #include <errno.h>
@@ -63,6 +64,7 @@ bool socket_open(void) {
     root.device = status.st_dev;
     root.inode = status.st_ino;
     store_release(&socket_pid, os_process_id());
+    socket_sweep(&path.final);
     return true;
 }
 

@@ -367,6 +367,45 @@ def stale_socket_swept():
 
 
 @test
+def new_processes_sweep():
+    """Each new process removes the sockets of some processes that have ended without removing
+    theirs, and no other file."""
+    with runtime_dir() as directory, start_target(directory) as first:
+        folder = os.path.dirname(first.wait_socket())
+        beyond = (1 << 22) + 1  # no process has such a number
+        listening = socket.socket(socket.AF_UNIX)  # as of a process of another pid namespace
+        listening.bind(f"{folder}/{beyond}.sock")
+        listening.listen()
+        with open(f"{folder}/{beyond + 1}.sock", "w", encoding="ascii"):
+            pass
+        kept = {f"{beyond}.sock", f"{beyond + 1}.sock", "notes.sock", f"{first.pid}.sock"}
+        for name in ["notes.sock"] + [f"{beyond + i}.sock" for i in range(2, 22)]:
+            with socket.socket(socket.AF_UNIX) as stale:
+                stale.bind(f"{folder}/{name}")
+        with contextlib.ExitStack() as targets:
+            for left in (12, 4, 0):
+                target = targets.enter_context(start_target(directory))
+                target.wait_socket()
+                kept.add(f"{target.pid}.sock")
+                harness.wait_until(lambda: len(set(os.listdir(folder)) - kept) <= left,
+                                   f"at most {left} stale sockets")
+                check_equal(len(set(os.listdir(folder)) - kept), left, "stale sockets that stay")
+                check_equal(kept - set(os.listdir(folder)), set(), "files that were removed")
+        listening.close()
+
+
+@test
+def killed_workers_leave_few_sockets():
+    with runtime_dir() as directory:
+        for _ in range(30):
+            with start_target(directory) as worker:
+                folder = os.path.dirname(worker.wait_socket())
+                check_equal(worker.dump("--limit", "1")["pid"], worker.pid, "the pid")
+                worker.kill()
+        check(len(os.listdir(folder)) <= 1, f"{len(os.listdir(folder))} sockets are left")
+
+
+@test
 def removed_socket_is_made_again():
     """If the directory of the socket is removed, the process makes directory and socket again."""
     with runtime_dir() as directory, start_target(directory, MEMCTX_RULES="f=aset") as target:
