@@ -321,8 +321,8 @@ def first_line_is_the_verdict():
                   f"{arguments}: {verdict(text)!r} is not {expected!r}")
             check("no memory problem" not in text or "warning" not in text and
                   "critical" not in text, text)
-            told_of_others = ("did not come from malloc. Marks show at most a part of the growth "
-                              "of this memory" in text.replace("\n", " "))
+            told_of_others = ("are no files. Marks show at most a part of the growth of this memory"
+                              in text.replace("\n", " "))
             check_equal(told_of_others, arguments == ("mapped",), text)
 
 
@@ -487,3 +487,20 @@ def frag_names_who_holds():
                           env=target.cli_env).stdout
         check(re.search(r"^\.\.\. \d+ more contexts, \d+ \(allocs\)$", counted, re.M),
               f"a count is no size: {counted}")
+
+
+@test
+def text_marks_that_the_program_keeps():
+    """Before a program that keeps marks has kept three, doctor says so instead of advising the
+    setting."""
+    with runtime_dir() as directory, planted(directory, "survivors",
+                                             MEMCTX_MARKS="1h,24") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        kept = told(target).replace("\n", " ")
+        done = run_cli("set", target.pid, "marks=off", env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        off = told(target).replace("\n", " ")
+    check("too few to find leaks; the program keeps marks by itself (marks=1h,24), so look again "
+          "when it has kept three" in kept, kept)
+    check("marks=10m,24" not in kept, kept)
+    check(f"let the program keep marks: memctx set {target.pid} marks=10m,24" in off, off)

@@ -713,12 +713,12 @@ def unseen_growth_that_marks_do_not_show():
                                             MEMCTX_CONTROL="eager") as target:
         found_at(target, 4)
         text = told(target)
-        wanted = (" MiB did not come from malloc. Marks show at most a part of the growth of this "
-                  f"memory, but memctx doctor {target.pid} --watch 60 shows all")
+        wanted = (" MiB are no files. Marks show at most a part of the growth of this memory, but "
+                  f"memctx doctor {target.pid} --watch 60 shows all")
         check(wanted in text.replace("\n", " "), text)
     with started("registry") as target:
         found_at(target, 4)
-        check("did not come from malloc" not in told(target),
+        check("are no files" not in told(target),
               "told of a program that has hardly any")
 
 

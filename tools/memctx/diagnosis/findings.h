@@ -91,7 +91,8 @@ struct findings_input {
     /* the memory limit that leaves fewest bytes, the first of limit_count; NULL: not known */
     const struct limits_found *limit;
     size_t limit_count;
-    int64_t foreign_frees; /* frees that the library ignored; WIRE_UNKNOWN: not asked */
+    const char *marks_kept; /* the setting `marks` of the process; NULL: not asked */
+    int64_t foreign_frees;  /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };
 
 /* Returns the part of the call path that all paths of the finding share. */

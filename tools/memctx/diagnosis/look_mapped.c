@@ -43,6 +43,11 @@ static const struct runtime {
      "kill -USR1 PID, then open chrome://inspect in Chromium: Memory, Heap snapshot", 128 * MIB},
     {"java", "Java maps memory for its objects itself. Its own tools tell which classes they are.",
      "jcmd PID GC.class_histogram, twice, some time apart", INT64_MAX},
+    {"beam*",
+     "Erlang maps memory for its processes, binaries and tables itself. With ERL_FLAGS=\"+Mea "
+     "min\", "
+     "all of it has call paths.",
+     "start the program again, with ERL_FLAGS=\"+Mea min\", then look again", 0},
 };
 
 /* Returns the program's runtime, or NULL if it has no known one. */

@@ -477,12 +477,44 @@ static void print_not_watched(const struct findings_input *input) {
     if (input->model->from_snapshot || input->model->how || bytes < NOT_WATCHED_BYTES ||
         bytes < input->ledger->rss_bytes / NOT_WATCHED_SHARE)
         return;
-    char *line = cli_format("%s did not come from malloc. Marks show at most a part of the growth "
-                            "of this memory, but memctx doctor %s --watch 60 shows all",
+    char *line = cli_format("Of the memory that is not from malloc, %s are no files. Marks show at "
+                            "most a part of the growth of this memory, but memctx doctor %s "
+                            "--watch 60 shows all",
                             look_bytes(bytes), input->target);
     putchar('\n');
     wrap_print(line, 0, 0);
     free(line);
+}
+
+/* Says that there are too few marks to find leaks, and how to get more. */
+static void print_few_marks(const struct findings_input *input, size_t marks) {
+    const struct model *model = input->model;
+    bool recorded = model->recording;
+    bool keeps = input->marks_kept && strcmp(input->marks_kept, "off") != 0;
+    char *advice =
+        recorded ? cli_copy("; a longer recording shows whether memory grows")
+        : model->from_snapshot
+            ? cli_copy("; a snapshot has only the marks that its process kept, as with memctx run "
+                       "--marks 10m,24")
+        : model->how /* no mark can be set in a process that does not answer */
+            ? cli_format("; while the process does not answer, compare two files of memctx dump %s "
+                         "-o FILE with memctx diff",
+                         input->target)
+            : keeps
+                  ? cli_format("; the program keeps marks by itself (marks=%s), so look again when "
+                               "it has kept three, or use --watch TIME",
+                               input->marks_kept)
+                  : cli_format(
+                        "; set at least three, some time apart, with memctx mark %s NAME and "
+                        "a new NAME each time, use --watch TIME, or let the program keep "
+                        "marks: memctx set %s marks=10m,24",
+                        input->target, input->target);
+    char *line = cli_format("%zu %s%s: too few to find leaks%s", marks,
+                            recorded ? "earlier moment" : "mark", marks == 1 ? "" : "s", advice);
+    putchar('\n');
+    wrap_print(line, 0, 0);
+    free(line);
+    free(advice);
 }
 
 void tell_findings(const struct findings_input *input, const struct findings *findings,
@@ -502,29 +534,8 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         }
         print_finding(input->model, &findings->list[i], i + 1, &explained, options);
     }
-    if (marks < 3) {
-        bool recorded = input->model->recording;
-        char *advice =
-            recorded ? cli_copy("; a longer recording shows whether memory grows")
-            : input->model->from_snapshot
-                ? cli_copy("; a snapshot has only the marks that its process kept, as with memctx "
-                           "run --marks 10m,24")
-            : input->model->how /* no mark can be set in a process that does not answer */
-                ? cli_format("; while the process does not answer, compare two files of memctx "
-                             "dump %s -o FILE with memctx diff",
-                             input->target)
-                : cli_format("; set at least three, some time apart, with memctx mark %s NAME and "
-                             "a new NAME each time, use --watch TIME, or let the program keep "
-                             "marks: memctx set %s marks=10m,24",
-                             input->target, input->target);
-        char *line =
-            cli_format("%zu %s%s: too few to find leaks%s", marks,
-                       recorded ? "earlier moment" : "mark", marks == 1 ? "" : "s", advice);
-        putchar('\n');
-        wrap_print(line, 0, 0);
-        free(line);
-        free(advice);
-    }
+    if (marks < 3)
+        print_few_marks(input, marks);
     if (input->samples->mapped_count < 2)
         print_not_watched(input);
 }

@@ -261,8 +261,10 @@ int doctor_main(int argc, char **argv) {
     }
     if (!target.is_snapshot || target.client.outside)
         load.flags |= MODEL_THREADS; /* a snapshot may have no thread views; a core file has them */
-    if (!target.is_snapshot && !target.client.outside)
+    if (!target.is_snapshot && !target.client.outside) {
         input.foreign_frees = self_figure(&target, "foreign_frees");
+        input.marks_kept = self_setting(&target, "marks");
+    }
     double asked_s = clock_now_s();
     target_load_contexts(&target, &model, &load);
     if (looks)

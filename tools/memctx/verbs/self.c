@@ -43,6 +43,16 @@ int64_t self_figure(struct target *target, const char *wanted) {
     return figure;
 }
 
+char *self_setting(struct target *target, const char *wanted) {
+    char *text = target_ask_text(target, WIRE_OPTIONS, NULL, 0), *rest = text, *found = NULL;
+    char *name, *value, *meaning;
+    while (next_figure(&rest, &name, &value, &meaning))
+        if (!found && strcmp(name, wanted) == 0)
+            found = cli_copy(value);
+    free(text);
+    return found;
+}
+
 int self_print(struct target *target, bool json) {
     char *text = target_ask_text(target, WIRE_SELF, NULL, 0);
     struct json_writer writer = {.file = stdout};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* self.h - reads the library's own statistics (WIRE_SELF), for dump --self, doctor and report. */
+/* self.h - reads the library's own statistics (WIRE_SELF) and settings (WIRE_OPTIONS), for
+ * dump --self, doctor and report. */
 #ifndef MEMCTX_SELF_H
 #define MEMCTX_SELF_H
 
@@ -11,5 +12,8 @@
 int self_print(struct target *target, bool json);
 /* Returns a statistic that is a whole number; WIRE_UNKNOWN: it does not exist, or is not known. */
 int64_t self_figure(struct target *target, const char *name);
+
+/* Returns the value of a setting in the process, which the caller frees; NULL: not known. */
+char *self_setting(struct target *target, const char *name);
 
 #endif
