@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -368,6 +369,18 @@ def target_by_name():
                 done = expect(2, "names 2 processes", "dump", "mctx-by-name", env=live.cli_env)
                 check(str(live.pid) in done.stderr and str(second.pid) in done.stderr,
                       "both are listed")
+
+
+@test
+def target_by_title():
+    """A process is found by the name that its title shows, as php-fpm, whose file is php-fpm8.2."""
+    program = build_program("tests/cli/programs/allocate.c")
+    title = "exec -a 'mctx-titled: pool www' " + shlex.quote(program)
+    with target(["/bin/bash", "-c", title]) as live:
+        shown = succeed("doctor", live.pid, env=live.cli_env)
+        check(f"mctx-titled (pid {live.pid})" in shown, shown)
+        dump = json.loads(succeed("dump", "mctx-titled", "--json", env=live.cli_env))
+        check_equal(dump["pid"], live.pid, "pid")
 
 
 @test

@@ -394,8 +394,15 @@ bool process_has_name(const struct process_facts *facts, const char *word) {
     if (strcmp(facts->name, word) == 0 ||
         (read_exe(facts, target, sizeof target) && is_base_name(target, word)))
         return true;
-    return read_proc(facts->thread, "cmdline", argument, sizeof argument) > 0 &&
-           is_base_name(argument, word);
+    if (read_proc(facts->thread, "cmdline", argument, sizeof argument) > 0 &&
+        is_base_name(argument, word))
+        return true;
+    /* Also the name that memctx shows: a process with the title "php-fpm: pool www" is "php-fpm",
+     * and its file may be php-fpm8.2. */
+    char *program = process_program(facts);
+    bool is_program = strcmp(program, word) == 0;
+    free(program);
+    return is_program;
 }
 
 /* Adds the restrictions of all threads, because one thread's filter of system calls ends the

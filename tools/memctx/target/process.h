@@ -79,8 +79,8 @@ const char *process_find_variable(const struct process_facts *facts, const char 
  * its arguments ("nginx: worker process"), the name is the word before the colon. The caller frees
  * the text. */
 char *process_program(const struct process_facts *facts);
-/* Returns true if `word` is the process's name in the kernel, or the file name of its program or of
- * its first argument. */
+/* Returns true if `word` is the process's name in the kernel, the file name of its program or of
+ * its first argument, or the name that process_program returns. */
 bool process_has_name(const struct process_facts *facts, const char *word);
 /* Returns true if the shell pattern matches the name of the program (process_program) or the
  * process's name in the kernel. */
