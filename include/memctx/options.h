@@ -24,7 +24,7 @@
       "when the control thread, which answers the command memctx, starts: off (never), auto (at "  \
       "once in a program of memctx run; else at an allocation after 20 ms or before a wait of a "  \
       "second; after 0.5 s before any wait), eager (at once), always (also under a system call "   \
-      "filter that was set before the program started)")                                           \
+      "filter that was set before the program started; stays after no_new_privs)")                 \
     X(verify, VERIFY, INT, 0, 0, 1000000000, 0,                                                    \
       "unwind every Nth cached call path again with libunwind and compare; 0: never")              \
     X(decay_ms, DECAY_MS, INT, 500, 0, 3600000, 1,                                                 \

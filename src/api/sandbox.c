@@ -12,6 +12,7 @@
  * kernel that only libc's code makes system calls (PR_SET_SYSCALL_USER_DISPATCH).
  */
 #include "api/namespaces.h"
+#include "base/options.h"
 #include "control/control.h"
 #include "path/rebind.h"
 
@@ -39,9 +40,11 @@ static bool is_filter(long number, const unsigned long *arguments) {
 }
 
 /* Programs set PR_SET_NO_NEW_PRIVS before they install a filter. The flag alone forbids no system
- * call of this library. */
+ * call of this library. Some programs, such as haproxy, set it and install none; for these the user
+ * sets MEMCTX_CONTROL=always. */
 static bool gives_up_privileges(long number, const unsigned long *arguments) {
-    return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1;
+    return number == SYS_prctl && arguments[0] == PR_SET_NO_NEW_PRIVS && arguments[1] == 1 &&
+           options.control != CONTROL_ALWAYS;
 }
 
 /* After this call, the instruction that reads the processor's time-stamp counter raises SIGSEGV,

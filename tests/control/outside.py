@@ -552,12 +552,49 @@ def program_that_sees_no_proc():
         with runtime_dir() as directory, harness.Target(hidden, directory,
                                                         MEMCTX_CONTROL=control) as target:
             check_equal(target.hear(60), "ready", "what the program said")
-            if not how:
-                target.wait_socket()
+            if not how:  # the shell may have left a socket when it executed the program
+                wait_until(lambda: harness.run_cli("dump", "--self", target.pid,
+                                                   env=target.cli_env).returncode == 0, "an answer")
             dump = target.dump()
             check(how in dump["how"] if how else "how" not in dump, f"{control}: {dump.get('how')}")
             check('"function":"allocate_first"' in json.dumps(dump, separators=(",", ":")),
                   f"{control}: a function of the program has no name")
+
+
+GIVES_UP_PRIVILEGES = """
+import ctypes, sys
+libc = ctypes.CDLL(None)
+libc.prctl(38, 1, 0, 0, 0) # PR_SET_NO_NEW_PRIVS
+print("ready", flush=True)
+sys.stdin.readline()
+allow = ctypes.create_string_buffer(b"\\6\\0\\0\\0\\0\\0\\377\\177") # SECCOMP_RET_ALLOW
+class Program(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+program = Program(1, ctypes.addressof(allow))
+print(libc.syscall(317, 1, 0, ctypes.byref(program)), flush=True) # seccomp
+sys.stdin.readline()
+"""
+
+
+@test
+def program_that_only_gives_up_privileges():
+    """haproxy sets no_new_privs, but no filter of system calls. With MEMCTX_CONTROL=always it keeps
+    its control thread until it sets a filter."""
+    argv = ["/usr/bin/python3", "-c", GIVES_UP_PRIVILEGES]
+    with runtime_dir() as directory:
+        with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "what the program said")
+            how = target.dump()["how"]
+            check("no_new_privs" in how and "start it with MEMCTX_CONTROL=always" in how, how)
+        with harness.Target(argv, directory, MEMCTX_CONTROL="always") as target:
+            check_equal(target.hear(), "ready", "what the program said")
+            target.wait_socket()
+            check("how" not in target.dump(), "the program did not answer")
+            done = harness.run_cli("mark", target.pid, "m", env=target.cli_env)
+            check_equal(done.returncode, 0, done.stderr)
+            check_equal(target.ask("filter"), "0", "seccomp")
+            check("filtered" in target.dump()["how"], "how a filtered program was read")
+            check(not os.path.exists(target.socket_path()), "the socket is still there")
 
 
 @test

@@ -492,7 +492,8 @@ static bool explain_sandbox(const struct process_facts *facts, char *reason, siz
     } else {
         snprintf(reason, bytes,
                  "it has set no_new_privs, as programs do before they filter their system calls "
-                 "(seccomp), so it has no control thread; or it %s",
+                 "(seccomp), so it has no control thread; if it filters none, as haproxy, start it "
+                 "with MEMCTX_CONTROL=always; or it %s",
                  facts->age_s < 1.0 ? "is too young: try again"
                                     : "has not allocated since its first 20 ms, and has not waited "
                                       "since its first 0.5 s");
@@ -517,6 +518,8 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
                  "MEMCTX_CONTROL=always");
         return;
     }
+    if (is_always && all.seccomp == 0)
+        all.no_new_privileges = false; /* did not end the control thread */
     if (!thread && explain_sandbox(&all, reason, bytes))
         return;
     if (explain_directories(facts, detail, sizeof detail)) {
