@@ -303,6 +303,69 @@ static void longjmp_out(void) {
             allocate_deep(i % 100);
 }
 
+static sigjmp_buf overflow_home;
+static void *overflow_blocks[100000];
+static int overflow_count;
+
+static void jump_from_overflow(int number) {
+    siglongjmp(overflow_home, number);
+}
+
+__attribute__((noinline)) static void allocate_until_overflow(size_t depth) {
+    enum { ROOM = sizeof overflow_blocks / sizeof overflow_blocks[0] };
+    CHECK(overflow_count < ROOM, "no overflow of the stack");
+    void *block = malloc(depth % 200 + 16);
+    overflow_blocks[overflow_count++] = block;
+    free(realloc(malloc(depth % 50 + 1), depth % 3000 + 1));
+    if (opaque(depth) < ROOM)
+        allocate_until_overflow(depth + 1);
+    __asm__ volatile(""); /* no tail call: the stack must grow */
+}
+
+static int count_mappings(void) {
+    int lines = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    for (int c; file && (c = fgetc(file)) != EOF;)
+        lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+/* The stack overflows inside malloc, and the program jumps out of its handler, as interpreters do.
+ * Afterwards this thread and a new one allocate as before. */
+static void *overflow_often(void *unused) {
+    static char stack[64 << 10];
+    stack_t other = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_handler = jump_from_overflow, .sa_flags = SA_ONSTACK};
+    CHECK(sigaltstack(&other, NULL) == 0, "sigaltstack");
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0, "sigaction");
+    int before = count_mappings();
+    for (volatile size_t i = 0; i < 40; i++) {
+        if (sigsetjmp(overflow_home, 1) == 0)
+            allocate_until_overflow(i);
+        signal(SIGSEGV, SIG_DFL);
+        while (overflow_count > 0)
+            free(overflow_blocks[--overflow_count]);
+        work_a_little(NULL);
+        int more = count_mappings() - before;
+        CHECK(more < 300, "%d more mappings after %zu overflows", more, (size_t)i + 1);
+        start_and_join(work_a_little, NULL);
+        sigaction(SIGSEGV, &action, NULL);
+    }
+    other.ss_flags = SS_DISABLE;
+    sigaltstack(&other, NULL);
+    return unused;
+}
+
+static void stack_overflow(void) {
+    pthread_attr_t attr;
+    pthread_t thread;
+    pthread_attr_init(&attr);
+    CHECK(pthread_attr_setstacksize(&attr, 256 << 10) == 0, "no stack of 256 KiB");
+    CHECK(pthread_create(&thread, &attr, overflow_often, NULL) == 0, "no thread");
+    pthread_join(thread, NULL);
+}
+
 static volatile sig_atomic_t handled;
 
 static void allocate_in_handler(int number) {
@@ -531,7 +594,7 @@ CHECK_MAIN({"remote-free", remote_free}, {"free-after-thread-exit", free_after_t
            {"many-threads", many_threads}, {"waves-of-threads", waves_of_threads},
            {"key-destructor-first", key_destructor_first}, {"keys-exhausted", keys_exhausted},
            {"tiny-stack", tiny_stack}, {"fiber", fiber}, {"longjmp-out", longjmp_out},
-           {"signal-on-other-stack", signal_on_other_stack},
+           {"!stack-overflow", stack_overflow}, {"signal-on-other-stack", signal_on_other_stack},
            {"fork-child-allocates", fork_child_allocates}, {"vfork-shares", vfork_shares},
            {"fork-under-load", fork_under_load}, {"!young-threads", young_threads},
            {"no-cancellation-point", no_cancellation_point})

@@ -161,6 +161,9 @@ MUTANTS = {
         "    volatile char room[30000];\n    room[0] = 1;\n    void *chunk = NULL;\n"
         "    struct heap *heap;\n"
         "    enum thread_access access;", ["threads-tiny-stack"]),
+    "locks-are-held-when-the-stack-overflows": (
+        "src/os/lock.c", "    if (!held_ranks) { /*", "    if (false) { /*",
+        ["threads-stack-overflow"]),
     "forks-take-no-lock": (
         "src/api/init.c", "    OS_TRY_ERROR(__register_atfork(fork_prepare, fork_parent, "
                           "fork_child, library_handle));", "",
