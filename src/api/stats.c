@@ -118,10 +118,11 @@ EXPORT int malloc_trim(size_t pad) {
     return segment_purge(true) + bytes > 0;
 }
 
+/* Accepted without effect, because glibc's parameters do not exist here. glibc refuses one value: a
+ * size beyond what it calls fast. */
 EXPORT int mallopt(int parameter, int value) {
-    (void)parameter; /* accepted without effect: glibc's parameters do not exist here */
-    (void)value;
-    return 1;
+    const size_t fast_max = 80 * sizeof(size_t) / 4;
+    return parameter != M_MXFAST || (size_t)value <= fast_max;
 }
 
 #ifndef MEMCTX_UNIT

@@ -67,6 +67,9 @@ static void mallopt_answers(void) {
     CHECK(mallopt(M_TRIM_THRESHOLD, 1 << 20) == 1, "M_TRIM_THRESHOLD");
     CHECK(mallopt(M_ARENA_MAX, 2) == 1, "M_ARENA_MAX");
     CHECK(mallopt(M_TOP_PAD, 1 << 16) == 1, "M_TOP_PAD");
+    CHECK(mallopt(M_MXFAST, 160) == 1, "M_MXFAST");
+    CHECK(mallopt(M_MXFAST, 161) == 0, "M_MXFAST beyond its limit");
+    CHECK(mallopt(M_MXFAST, -1) == 0, "M_MXFAST below 0");
     int unknown = mallopt(12345, 1); /* glibc returns 1 for unknown parameters */
     CHECK(unknown == 0 || unknown == 1, "unknown parameter: %d", unknown);
     free(malloc(3 << 20));
