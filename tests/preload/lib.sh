@@ -22,6 +22,9 @@ test_begin() { # NAME DIRECTORY
     for name in $(compgen -e MEMCTX_) LD_PRELOAD; do
         unset "$name"
     done
+    # `memctx run` would take the library that belongs to the command.
+    [ "$LIBRARY" -ef "${MEMCTX%/*}/libmemctx.so" ] ||
+        [ "$LIBRARY" -ef "${MEMCTX%/*}/../lib/libmemctx.so" ] || export MEMCTX_LIBRARY=$LIBRARY
     mkdir -m 0700 "$T/run" "$T/home"
     export HOME=$T/home XDG_RUNTIME_DIR=$T/run LC_ALL=C TZ=UTC
     unset XDG_CONFIG_HOME
@@ -191,6 +194,10 @@ dump() { # PID [--quiescent]
     "${client[@]}" dump "$pid" --json --threads >"$T/dump.json" || fail "dump $pid: exit status $?"
     "$PYTHON" "$suite_dir/check_dump.py" --pid "$pid" "$@" "$T/dump.json" ||
         fail "the dump of $pid"
+}
+
+depth_of_dump() {
+    "$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["depth"])' <"$T/dump.json"
 }
 
 # Dumps processes repeatedly in the background until watch_end; at least one dump must succeed.
