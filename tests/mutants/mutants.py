@@ -3,6 +3,7 @@
 
 MALLOC = "src/api/malloc.c"
 REALLOC = "src/api/realloc.c"
+V8 = "src/path/v8.c"
 
 MUTANTS = {
     # --- values and errors ---
@@ -971,4 +972,76 @@ MUTANTS = {
                                "        load_relaxed(&tree_read_until_ns) < os_now_exact_ns()) {",
         "    if (load_relaxed(&heap->state) == HEAP_OWNED) {",
         ["model:dump-is-read-under-an-eviction"]),
+    # --- code that V8 makes ---
+    "isolates-begin-inside-chunks": (
+        V8, "PAGE_HUGE) && page->chunk == isolate ? page", "PAGE_HUGE) && true ? page",
+        ["preload:names_generated"]),
+    "lists-stand-anywhere": (
+        V8, "    if ((uintptr_t)list - (uintptr_t)chunk->chunk >= "
+        "load_relaxed(&chunk->requested_bytes))\n", "    if (false)\n",
+        ["preload:names_generated"]),
+    "lists-are-always-readable": (
+        V8, "           os_is_readable(first, end);", "           true;",
+        ["preload:names_generated"]),
+    "lists-have-any-length": (
+        V8, "first < end && end - first <= RANGES_MAX * sizeof(struct code_range) &&",
+        "first < end && true &&", ["preload:names_generated"]),
+    "lists-begin-at-odd-addresses": (
+        V8, "&& !(first & 7) &&", "&& true &&", ["preload:names_generated"]),
+    "numbers-are-code": (
+        V8, "if (!list || is_integer(address) ||", "if (!list || false ||",
+        ["preload:names_generated"]),
+    "ranges-of-code-end-too-early": (
+        V8, "if (address - 1 - range->start < range->bytes)",
+        "if (address - range->start < range->bytes)", ["preload:names_generated"]),
+    "lists-are-one-range": (
+        V8, "for (const struct code_range *range = list->first; range < list->end; range++)",
+        "for (const struct code_range *range = list->first; range < list->first + 1; range++)",
+        ["preload:names_generated"]),
+    "code-of-v8-needs-no-call": (
+        V8, "return by_v8 && is_after_call(address);", "return by_v8 && true;",
+        ["preload:names_generated"]),
+    "code-of-v8-has-no-direct-calls": (
+        V8, "    return code[-5] == 0xe8;\n}\n\n#define TYPE",
+        "    return false;\n}\n\n#define TYPE", ["preload:names_generated"]),
+    "all-addresses-are-read-as-calls": (
+        V8, "if (address < OS_PAGE_BYTES || !os_is_readable(address - CALL_BYTES_MAX, address))",
+        "if (address < OS_PAGE_BYTES || false)", ["preload:names_generated"]),
+    "types-are-large": (
+        V8, "!type || type > TYPE_MAX ||", "!type || false ||", ["preload:names_generated"]),
+    "types-are-odd": (
+        V8, "type > TYPE_MAX || type & 1)", "type > TYPE_MAX || 0)", ["preload:names_generated"]),
+    "types-are-zero": (
+        V8, "if (!v8_is_loaded() || !type ||", "if (!v8_is_loaded() || false ||",
+        ["preload:names_generated"]),
+    "all-code-is-called-by-v8": (
+        V8, "    bool by_v8 = called->rule == v8_rule(MODULE_NONE) || "
+        "v8_isolate_of(called->address);", "    bool by_v8 = true;", ["preload:names_generated"]),
+    "wasm-is-called-by-javascript-alone": (
+        V8, "by_v8 = called->rule == v8_rule(MODULE_NONE) ||", "by_v8 = false ||",
+        ["preload:names_generated"]),
+    "isolates-are-watched-for-each-rule": (
+        V8, "        if (watched == isolate)\n", "        if (false)\n",
+        ["preload:names_generated"]),
+    "isolates-beyond-the-table-are-watched": (
+        V8, "    if (!page || !place)\n        return false;\n    store_owner(place",
+        "    if (!page || !place)\n        return true;\n    store_owner(place",
+        ["preload:names_generated"]),
+    "isolates-are-watched-without-a-page": (
+        V8, "    blocks_watch(page);\n    return true;", "    \n    return true;",
+        ["preload:names_generated"]),
+    "places-of-isolates-are-used-once": (
+        V8, "            store_owner(&v8.isolates[i], NULL);\n", "            \n",
+        ["preload:names_generated"]),
+    "isolates-never-end": (
+        V8, "v8.isolates[i]) == chunk) {\n            store_owner(&v8.isolates[i], NULL);\n        "
+        "    return true;",
+        "v8.isolates[i]) == chunk) {\n            store_owner(&v8.isolates[i], NULL);\n        "
+        "    return false;", ["preload:names_generated"]),
+    "the-depth-of-the-user-is-changed": (
+        V8, "    if (!load_acquire(&options_depth_is_set))\n", "    if (true)\n",
+        ["preload:names_generated"]),
+    "javascript-has-short-paths": (
+        V8, "        store_release(&options.depth, V8_DEPTH);\n", "        \n",
+        ["preload:names_generated"]),
 }

@@ -142,6 +142,23 @@ test_names_generated() {
     path allocs=100 -- leaf_pointer "$made" "$made" "$ends" END
     path allocs=100 -- leaf_replaced "$made" outer run main ...
     path allocs=100 -- leaf_replaced "$made" "$ends" END
+    path allocs=100 -- leaf_interior "$made" "$ends" END
+    path allocs=100 -- leaf_odd "$made" "$ends" END
+    path allocs=100 -- leaf_long "$made" "$ends" END
+    path allocs=100 -- leaf_edge "$made" outer run main ...
+    path allocs=100 -- leaf_behind "$made" "$ends" END
+    path allocs=100 -- leaf_wasm_below "$made" "$made" "$made" outer run main ...
+    path allocs=100 -- leaf_odd_type "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_no_type "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_jumped "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_near "$made" "$made" outer run main ...
+    path allocs=100 -- leaf_nowhere "$made" "$made" "$ends" END
+    path allocs=100 -- leaf_many "$made" outer run ...
+    path allocs=100 -- leaf_one_by_one "$made" outer run ...
+    path allocs=100 -- leaf_crowded "$made" "$ends" END
+    equal "the depth with V8" 64 "$(depth_of_dump)"
+    MEMCTX_DEPTH=20 held_dump generated_code
+    equal "the depth that the user set" 20 "$(depth_of_dump)"
 }
 
 test_names_fiber() {

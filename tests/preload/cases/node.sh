@@ -27,8 +27,7 @@ test_node_paths() {
     dump "$held_pid"
     hold_end
     equal "percent of allocations with an unknown caller" 0 "$(node_unknown)"
-    equal "the depth" 64 "$("$PYTHON" -c 'import json, sys; print(json.load(sys.stdin)["depth"])' \
-        <"$T/dump.json")"
+    equal "the depth" 64 "$(depth_of_dump)"
 }
 
 test_node_server() {
