@@ -62,11 +62,8 @@ static bool cache_add(struct huge_cached entry) {
     for (int i = 0; i < HUGE_CACHE_MAX; i++) {
         if (segment_huge_cache[i].start)
             continue;
-        if (!entry.before) {
+        if (!entry.before)
             huge_cuts_drop(huge_cuts_of(entry.start), entry.bytes);
-            /* segment_unmap_deferred will unmap this many bytes */
-            store_owner(&((struct page *)entry.start)->mapped_bytes, entry.bytes);
-        }
         segment_huge_cache[i] = entry;
         global.huge_cached_bytes += (int64_t)entry.bytes;
         add_owner(&global.huge_cached, 1);

@@ -3,6 +3,7 @@
 
 MALLOC = "src/api/malloc.c"
 REALLOC = "src/api/realloc.c"
+HUGE_CACHE = "src/segment/huge_cache.c"
 V8 = "src/path/v8.c"
 
 MUTANTS = {
@@ -1044,4 +1045,67 @@ MUTANTS = {
     "javascript-has-short-paths": (
         V8, "        store_release(&options.depth, V8_DEPTH);\n", "        \n",
         ["preload:names_generated"]),
+    # --- freed mappings of huge chunks ---
+    "spare-ends-are-chosen-as-mappings": (
+        HUGE_CACHE, "if (!c->start || c->before)\n            continue;\n        if (c->bytes",
+        "if (!c->start || false)\n            continue;\n        if (c->bytes",
+        ["unit:huge/a_spare_end_becomes_a_mapping"]),
+    "mappings-of-any-size-serve": (
+        HUGE_CACHE, "segment_huge_cache[larger].bytes - bytes <= slack ?",
+        "segment_huge_cache[larger].bytes - bytes <= SIZE_MAX ?",
+        ["unit:huge/a_picture_and_its_copies_take_what_they_freed"]),
+    "cut-mappings-keep-their-cuts": (
+        HUGE_CACHE, "            huge_cuts_drop(huge_cuts_of(entry.start), entry.bytes);\n",
+        "            ;\n", ["unit:huge/a_picture_and_its_copies_take_what_they_freed"]),
+    "cuts-outlive-their-mapping": (
+        HUGE_CACHE, "    if (entry.before) /* a spare end, which dumps do not read */\n        "
+        "os_unmap(entry.start, entry.bytes);\n    else\n        "
+        "huge_unmap(entry.start, entry.bytes);\n",
+        "    os_unmap(entry.start, entry.bytes);\n",
+        ["unit:huge/cuts_of_mappings_that_went_back_are_forgotten"]),
+    "spare-ends-of-shrunk-chunks-stay-mapped": (
+        HUGE_CACHE, "    os_unmap((char *)header + header->mapped_bytes, bytes);\n}\n\nsize_t "
+        "huge_spare_use", "    \n}\n\nsize_t huge_spare_use",
+        ["unit:huge/a_spare_end_goes_back_with_what_is_given_up"]),
+    "spare-ends-go-back-uncounted": (
+        HUGE_CACHE,
+        "    add_relaxed(&segment_returned, (int64_t)bytes);\n    os_unmap((char *)header + "
+        "header", "    \n    os_unmap((char *)header + header",
+        ["unit:huge/a_spare_end_goes_back_with_what_is_given_up"]),
+    "spare-ends-are-used-twice": (
+        HUGE_CACHE, "        store_owner(&header->mapped_bytes, header->mapped_bytes + bytes);\n",
+        "        \n", ["unit:huge/mappings_put_together_are_whole"]),
+    "parts-go-back-uncounted": (
+        HUGE_CACHE, "    add_relaxed(&segment_returned, (int64_t)left.bytes);", "    ",
+        ["unit:huge/a_spare_end_that_was_never_written_goes_back"]),
+    "parts-begin-with-their-chunk": (
+        HUGE_CACHE, "    part.start += best->bytes;\n", "    \n",
+        ["unit:huge/a_spare_end_becomes_a_mapping"]),
+    "all-memory-is-resident": (
+        HUGE_CACHE,
+        "           os_resident_bytes(start + bytes - sample, sample) == (int64_t)sample;",
+        "           true;", ["unit:huge/a_spare_end_that_was_never_written_goes_back"]),
+    "donors-need-not-be-resident": (
+        HUGE_CACHE, "    if (!donor.before || end_is_resident(donor.start, donor.bytes))",
+        "    if (!donor.before || true)",
+        ["unit:huge/a_spare_end_that_was_never_written_goes_back"]),
+    "put-together-without-a-cut": (
+        HUGE_CACHE, "        huge_cut_add(cuts, have);\n", "        \n",
+        ["unit:huge/the_freelist_shrinks_while_a_chunk_grows"]),
+    "donated-memory-is-fresh": (
+        HUGE_CACHE, "        move->fresh = have + part;\n", "        \n",
+        ["unit:huge/a_spare_end_becomes_a_mapping"]),
+    "mappings-have-many-cuts": (
+        HUGE_CACHE, "    if (cuts->count + more <= CUTS_MAX)\n", "    if (true)\n",
+        ["unit:huge/a_picture_and_its_copies_take_what_they_freed"]),
+    "ends-with-too-many-cuts-stay-mapped": (
+        HUGE_CACHE, "    os_unmap(base->start + kept, base->bytes - kept);\n", "    \n",
+        ["unit:huge/a_picture_and_its_copies_take_what_they_freed"]),
+    "spare-ends-are-forgotten": (
+        HUGE_CACHE, "        *parts = count_reused(bytes, true);",
+        "        *parts = count_reused(bytes, false);",
+        ["unit:huge/the_freelist_keeps_the_end_of_a_larger_mapping"]),
+    "whole-mappings-fill-the-freelist": (
+        HUGE_CACHE, "    if (cached + bytes <= whole)\n", "    if (cached + bytes <= bound)\n",
+        ["unit:huge/the_freelist_keeps_beginnings"]),
 }

@@ -2,6 +2,7 @@
 /* Tests of src/segment: huge chunks, their cached mappings, and huge pages of the kernel. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -93,12 +94,21 @@ Test(huge, the_freelist_keeps_the_end_of_a_larger_mapping) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
+static long resident_kib(void) {
+    long pages = 0, resident = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    cr_assert(statm && fscanf(statm, "%ld %ld", &pages, &resident) == 2);
+    fclose(statm);
+    return resident * 4;
+}
+
 /* Three buffers at a time, of which two are smaller copies of the first. Hardly any bytes come from
  * the kernel: what a mapping lacks comes from other mappings, and from spare ends of mappings in
  * use, also after many mappings were put together. */
 Test(huge, a_picture_and_its_copies_take_what_they_freed) {
     enum { STEPS = 1000 };
     uint64_t random = 7, fresh = 0, all = 0;
+    long before_kib = resident_kib();
     keep_what_is_freed();
     for (int step = 0; step < STEPS; step++) {
         random = random * 6364136223846793005 + 1442695040888963407;
@@ -120,6 +130,24 @@ Test(huge, a_picture_and_its_copies_take_what_they_freed) {
     cr_assert_lt(fresh, all / 64, "%lu of %lu MiB", (unsigned long)(fresh >> 20),
                  (unsigned long)(all >> 20));
     cr_assert_eq(segment_used_bytes(), 0);
+    segment_purge(true);
+    cr_assert_leq(resident_kib(), before_kib + 4096, "memory was lost");
+}
+
+/* The number of cuts in all mappings has a bound. A process that puts mappings together again and
+ * again, and gives them back, does not come to this bound. */
+Test(huge, cuts_of_mappings_that_went_back_are_forgotten) {
+    enum { HALF = 3 << 20, ROUNDS = 4200 };
+    keep_what_is_freed();
+    for (int round = 0; round < ROUNDS; round++) {
+        struct page *halves[2] = {segment_huge_alloc(HALF, 16), segment_huge_alloc(HALF, 16)};
+        segment_huge_free(halves[0]);
+        segment_huge_free(halves[1]);
+        struct page *header = segment_huge_alloc(2 * HALF, 16);
+        cr_assert_gt(header->stale_bytes, HALF + (1 << 20), "round %d: not put together", round);
+        segment_huge_free(header);
+        cr_assert_neq(segment_huge_purge(true), 0);
+    }
 }
 
 /* A chunk for which no freed mapping is left takes the spare end of a chunk in use. That chunk and
@@ -178,6 +206,56 @@ Test(huge, a_spare_end_is_taken_and_left) {
     cr_assert_eq(header->chunk[2 << 20], 0, "the kernel's memory is zero");
     segment_huge_free(header);
     cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* Memory of a spare end that was never written does not become a part of another mapping: only the
+ * part that was asked for goes back to the kernel, and the rest still belongs to the chunk. */
+Test(huge, a_spare_end_that_was_never_written_goes_back) {
+    enum { SECOND = 1536 << 10 };
+    keep_what_is_freed();
+    segment_huge_free(segment_huge_alloc(5 << 20, 16));
+    struct page *first = segment_huge_alloc(2 << 20, 16);
+    cr_assert_eq(segment_usage().freelist_bytes, 3 << 20);
+    int64_t returned = segment_usage().returned_bytes;
+    struct page *second = segment_huge_alloc(SECOND, 16);
+    cr_assert(second->fresh);
+    cr_assert_eq(segment_usage().returned_bytes, returned + SECOND);
+    cr_assert_eq(segment_usage().freelist_bytes, (3 << 20) - SECOND);
+    memset(first->chunk, 1, 2 << 20);
+    memset(second->chunk, 2, SECOND);
+    cr_assert_eq(segment_huge_resize(first, (5 << 20) - SECOND), first);
+    cr_assert_eq(segment_usage().freelist_bytes, 0);
+    memset(first->chunk + (2 << 20), 3, (3 << 20) - SECOND);
+    cr_assert_eq(second->chunk[0], 2);
+    segment_huge_free(first);
+    segment_huge_free(second);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
+/* A chunk with a spare end shrinks: the spare end goes back to the kernel with what the chunk gives
+ * up. What the program wrote there is no list of cuts. */
+Test(huge, a_spare_end_goes_back_with_what_is_given_up) {
+    keep_what_is_freed();
+    for (int purged = 0; purged <= 1; purged++) {
+        struct page *header = segment_huge_alloc(5 << 20, 16);
+        memset(header->chunk, 0xff, 5 << 20);
+        segment_huge_free(header);
+        header = segment_huge_alloc(2 << 20, 16);
+        cr_assert_eq(segment_usage().freelist_bytes, 3 << 20);
+        const char *spare = (char *)header + header->mapped_bytes;
+        int64_t returned = segment_usage().returned_bytes;
+        if (purged) {
+            cr_assert_eq(segment_huge_purge(true), 3U << 20);
+            cr_assert_eq(os_resident_bytes((char *)header, 2 << 20), 2 << 20);
+        } else {
+            header = segment_huge_resize(header, 1536 << 10);
+            cr_assert_eq(segment_usage().returned_bytes, returned + (3 << 20));
+        }
+        cr_assert_eq(segment_usage().freelist_bytes, 0);
+        cr_assert_eq(os_resident_bytes(spare, OS_PAGE_BYTES), -1, "still mapped");
+        segment_huge_free(header);
+        segment_purge(true);
+    }
 }
 
 /* Writes the buffer's name and the offset at every 64 KiB of a buffer. */
