@@ -4,6 +4,7 @@
 MALLOC = "src/api/malloc.c"
 REALLOC = "src/api/realloc.c"
 HUGE_CACHE = "src/segment/huge_cache.c"
+TREE = "src/context/tree.c"
 V8 = "src/path/v8.c"
 
 MUTANTS = {
@@ -1108,4 +1109,48 @@ MUTANTS = {
     "whole-mappings-fill-the-freelist": (
         HUGE_CACHE, "    if (cached + bytes <= whole)\n", "    if (cached + bytes <= bound)\n",
         ["unit:huge/the_freelist_keeps_beginnings"]),
+    # --- ids of removed nodes ---
+    "ids-that-wait-are-not-marked": (
+        TREE, "    ids->used |= 1UL << at;\n    store_owner(&waiting_ids",
+        "    \n    store_owner(&waiting_ids", ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
+    "removed-nodes-leave-their-loop": (
+        TREE, "    if (leaf)\n        store_owner(&leaf",
+        "    if (false)\n        store_owner(&leaf",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "removed-nodes-stay-counted": (
+        TREE, "    tables_add(-TREE_NODE_COUNTED);\n    uint32_t *leaf", "    \n    uint32_t *leaf",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "idle-nodes-are-not-counted": (
+        TREE, "    give_gone(id, true);\n    tables_add_idle(TREE_NODE_COUNTED);",
+        "    give_gone(id, true);\n    ", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "pages-with-nodes-are-discarded": (
+        TREE, "        if (~(idle[i] | discarded[i]))\n", "        if (0)\n",
+        ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
+    "discarded-nodes-are-idle": (
+        TREE, "        block->idle.words[i] = 0;\n", "        \n",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "discarded-ids-are-not-marked": (
+        TREE, "        block->discarded.used |= 1UL << i;\n", "        \n",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "discarded-nodes-stay-counted": (
+        TREE, "            tables_add_idle(-TREE_NODE_COUNTED *\n                            "
+        "discard_page(&tree_blocks[i][at * 64UL], gone[i], at));",
+        "            tables_add_idle(0 * discard_page(&tree_blocks[i][at * 64UL], gone[i], "
+        "at));", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "ids-wait-for-ever": (
+        TREE, "        store_owner(&waiting_ids, waiting_ids - 1);\n", "        \n",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "refused-ids-are-lost": (
+        TREE, "        return id;\n    give_gone(id, idle);\n", "        return id;\n    \n",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "idle-nodes-are-taken-as-new": (
+        TREE, "    if ((idle ? tables_reuse : tables_take)(", "    if ((tables_take)(",
+        ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "ids-are-used-again-under-a-dump": (
+        TREE, "    if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns())",
+        "    if (LIKELY(!waiting_ids) || false)", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+    "words-without-ids-stay-marked": (
+        TREE, "        if (!*word)\n            ids->used",
+        "        if (false)\n            ids->used",
+        ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
 }

@@ -156,6 +156,65 @@ Test(tree, new_nodes_get_the_ids_of_removed_ones) {
     cr_assert_gt(tree_reused(), 500);
 }
 
+/* The budget counts the bytes of nodes that are used, of nodes that wait with their memory, and of
+ * nodes that got a removed one's id. A new node has nothing of the removed one. */
+Test(tree, bytes_of_removed_nodes_are_counted) {
+    enum { PAGE_NODES = OS_PAGE_BYTES / sizeof(struct tree_node), NODES = 6 * PAGE_NODES };
+    static uint32_t ids[NODES];
+    struct tree_frame frame = {.module = MODULE_NONE};
+    for (uint32_t i = 0; i < NODES; i++) {
+        frame.address = 0x10000 + i * 4;
+        ids[i] = tree_child(TREE_ROOT, frame, TABLES_MUST);
+        tree_set_loop(ids[i], ids[0]);
+    }
+    int64_t used = load_relaxed(&tables_used_bytes), idle = load_relaxed(&tables_idle_bytes);
+    for (uint32_t i = 0; i < NODES; i++)
+        leave_tree(ids[i], true);
+    used -= NODES * TREE_NODE_COUNTED;
+    idle += NODES * TREE_NODE_COUNTED;
+    cr_assert_eq(load_relaxed(&tables_used_bytes), used);
+    cr_assert_eq(load_relaxed(&tables_idle_bytes), idle);
+    lock_take(&tree_lock);
+    tree_discard();
+    int64_t discarded = (idle - load_relaxed(&tables_idle_bytes)) / TREE_NODE_COUNTED;
+    idle -= discarded * TREE_NODE_COUNTED;
+    cr_assert_geq(discarded, 4 * PAGE_NODES);
+    tree_discard(); /* there is nothing more to discard */
+    lock_release(&tree_lock);
+    cr_assert_eq(load_relaxed(&tables_idle_bytes), idle);
+    int64_t left = NODES - discarded;
+    cr_assert_geq(left, 2);
+    tree_read_until_ns = os_now_ns() + (60UL << 30); /* a reader knows the ids */
+    frame.address = 0x1000;
+    uint32_t id = tree_child(TREE_ROOT, frame, TABLES_MUST);
+    cr_assert_gt(id, ids[NODES - 1]);
+    used += TREE_NODE_COUNTED;
+    tree_read_until_ns = 0;
+    /* The limit has no room for one more node. An id that was refused goes on waiting. */
+    int64_t limit = options.tables;
+    options.tables = (used * TABLES_PARTS + TABLES_PATH - 1) / TABLES_PATH;
+    (void)tables_limit_bytes();
+    cr_assert_not(tables_are_past(TABLES_PATH));
+    frame.address = 0x1800;
+    cr_assert_eq(tree_child(TREE_ROOT, frame, TABLES_PATH), 0);
+    options.tables = limit;
+    (void)tables_limit_bytes();
+    for (uint32_t i = 0; i < NODES; i++) {
+        bool counted = i % 4 != 0;
+        frame.address = 0x2000 + i * 4;
+        id = tree_child(TREE_ROOT, frame, counted ? TABLES_MUST : TABLES_UNCOUNTED);
+        cr_assert_geq(id, ids[0]);
+        cr_assert_leq(id, ids[NODES - 1]);
+        cr_assert_eq(tree_loop(id), 0);
+        used += counted * TREE_NODE_COUNTED;
+        idle -= (i < left) * TREE_NODE_COUNTED;
+        cr_assert_eq(load_relaxed(&tables_used_bytes), used, "node %u", i);
+        cr_assert_eq(load_relaxed(&tables_idle_bytes), idle, "node %u", i);
+    }
+    cr_assert_eq(tree_reused(), NODES);
+    cr_assert_eq(tree_nodes(), tree_count(), "an id still waits");
+}
+
 /* `elder` children stand before [other callers] in the parent's list, so the node's entry is beside
  * its parent or in the table. The table grows while the node is out of the tree. */
 static void check_others(uintptr_t address, unsigned elder) {

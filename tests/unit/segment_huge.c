@@ -183,10 +183,11 @@ Test(huge, a_spare_end_is_taken_and_left) {
     options.decay_ms = 60000;
     struct page *header = segment_huge_alloc(5 << 20, 16);
     memset(header->chunk, 1, 5 << 20);
+    int64_t mapped = segment_usage().mapped_bytes;
     segment_huge_free(header);
     header = segment_huge_alloc(2 << 20, 16);
     struct page *same = header;
-    int64_t mapped = segment_usage().mapped_bytes;
+    cr_assert_eq(segment_usage().mapped_bytes, mapped);
     cr_assert_eq(segment_usage().freelist_bytes, 3 << 20);
     header = segment_huge_resize(header, 4 << 20);
     cr_assert_eq(header, same);
