@@ -462,10 +462,14 @@ static struct who_step find_first(const struct model *model, const struct who_pa
 
 char *who_write_short(const struct model *model, const struct who_part *part) {
     struct written written = {.text = cli_copy(""), .most = 1};
-    struct who_step first = find_first(model, part);
-    write_tails_to_malloc(&written, model, part, find_shown(model, part), true);
-    if (written.count == 0 && first.context != WIRE_NONE)
-        write_next(&written, write_function(model, first, true));
+    enum who_kind shown = find_shown(model, part);
+    write_tails_to_malloc(&written, model, part, shown, true);
+    for (struct who_step at = part->from; !is_end(at, part->end) && written.count == 0;
+         at = who_next(model, at))
+        if (shows(model, part, at, shown, 0))
+            write_next(&written, write_function(model, at, true));
+        else if (at.function == 0) /* a function may end in a call of strdup */
+            write_tails(&written, tails_before(model, &model->contexts[at.context]), shown, true);
     if (written.count > 0)
         return cli_clean_bytes(written.text);
     free(written.text);

@@ -74,6 +74,8 @@ static const struct who_row functions[] = {
     {"call_init*", WHO_RUNTIME, NULL},
     {"_dl_*", WHO_RUNTIME, NULL},
     {"_GLOBAL__sub_I_*", WHO_RUNTIME, NULL},
+    /* Go: a call from Go to C changes the stack here, so the functions of Go are not on the path */
+    {"runtime.asmcgocall*", WHO_RUNTIME, NULL},
     {"__restore_rt", WHO_RUNTIME, NULL},
     /* C++: internal classes, each with the name of its container as `via`; then all other functions
      * of the library. */
