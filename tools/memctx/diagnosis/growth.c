@@ -148,7 +148,7 @@ static bool falls_somewhere(const double *x, size_t count) {
  * sample: a program that waits while somebody looks makes intervals of time uneven. */
 static bool few_are_slower(struct series *series, const double *seconds) {
     for (size_t i = 0; i < series->few_count; i++)
-        series->x[i] = (double)i;
+        series->x[i] = (double)series->few[i];
     return trend_is_slower(seconds, series->values, series->few_count) ||
            trend_slackens(series->x, series->values, series->few_count);
 }
@@ -158,7 +158,7 @@ static bool few_are_slower(struct series *series, const double *seconds) {
 static bool wanes_in_time(struct series *series, const double *seconds) {
     size_t count = series->few_count;
     for (size_t i = 0; i < count; i++)
-        series->x[i] = (double)i;
+        series->x[i] = (double)series->few[i];
     return count > TIMES_MIN ? trend_slows(seconds, series->values, count) ||
                                    (trend_wanes(seconds, series->values, count) &&
                                     trend_wanes(series->x, series->values, count))
