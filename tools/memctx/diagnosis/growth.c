@@ -540,13 +540,32 @@ static void count_per_thread(const struct look *look, const struct series *serie
     growth->per_thread = each;
 }
 
+/* True if the dynamic loader allocated the chunks for an object that dlopen loaded. Chunks of the
+ * object's own constructors are no such chunks: a function of the object allocated them. */
+static bool is_of_loader(const struct model *model, uint32_t context) {
+    struct who_step at = who_first(model, context);
+    while (at.context != WIRE_NONE && who_kind_of(model, at) != WHO_MEANS &&
+           who_kind_of(model, at) != WHO_MAIN) {
+        const struct model_names *names = model->contexts[at.context].frame->names;
+        const char *name =
+            names && names->count > at.function ? names->functions[at.function].name : NULL;
+        if (name && (strstr(name, "dlopen") || strstr(name, "dlmopen")))
+            return true;
+        at = who_next(model, at);
+    }
+    return false;
+}
+
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
-    struct growth sum = {
-        .slowing = true, .seldom = true, .line = line_of_suspect(look, series, growths, suspect)};
+    struct growth sum = {.slowing = true,
+                         .seldom = true,
+                         .loaded = true,
+                         .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t number = blame_number(&look->paths, suspect->members[k]);
         const struct growth *part = &growths[number];
+        sum.loaded = sum.loaded && is_of_loader(look->model, suspect->members[k]);
         if (look->paths.same[number] != number) /* its figures are in the row of an alike path */
             continue;
         if (part->kind != TREND_STEPS && part->kind > sum.kind)
