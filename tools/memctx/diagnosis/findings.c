@@ -453,6 +453,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);
+    look_for_largest(&look);
     forecast_tell_ends(&look);
     play_down_small_growth(findings);
     play_down_rounding_of_growth(findings);

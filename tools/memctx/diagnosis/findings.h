@@ -76,9 +76,15 @@ struct finding {
     bool overshadows; /* growth much smaller than this finding's is not reported as a warning */
 };
 
+#define FINDINGS_LARGEST 3
+
 struct findings {
     struct finding *list; /* sorted, the worst first */
     size_t count, capacity;
+    /* Who holds most of the memory in use, the largest first. `ratio` is the share of it, and
+     * `evidence` has the figures. A process of which nothing is wrong has such holders, too. */
+    struct finding largest[FINDINGS_LARGEST];
+    size_t largest_count;
 };
 
 struct findings_input {

@@ -116,6 +116,8 @@ void look_for_rounding(struct look *look, const struct rule *rule);
 void look_for_thread_memory(struct look *look, const struct rule *rule);
 void look_for_huge_pages(struct look *look, const struct rule *rule);
 void look_for_untouched(struct look *look, const struct rule *rule);
+/* look_largest.c: sets look->findings->largest. */
+void look_for_largest(const struct look *look);
 /* look_growth.c and look_filling.c: growth of memory from malloc. */
 void look_for_growth(struct look *look, const struct rule *rule);
 /* Part of look_for_growth: adds a finding for large chunks of which the program touches ever more,

@@ -251,6 +251,23 @@ static void print_process(const struct findings_input *input) {
     free(line);
 }
 
+/* Says who holds most of the memory in use. A warning tells more, so beside one nothing is said. */
+static void print_largest(const struct findings_input *input, const struct findings *findings) {
+    if (findings->largest_count == 0 ||
+        (findings->count > 0 && findings->list[0].severity > SEVERITY_INFO))
+        return;
+    char *line = cli_copy("for information, who holds most of the memory in use");
+    for (size_t i = 0; i < findings->largest_count; i++) {
+        const struct finding *finding = &findings->largest[i];
+        char *before = line, *place = write_place(input->model, finding);
+        line = cli_format("%s%s %s%s", before, i == 0 ? ":" : ";", finding->evidence, place);
+        free(place);
+        free(before);
+    }
+    wrap_print(line, 0, 0);
+    free(line);
+}
+
 /* --- one finding ----------------------------------------------------------------------------- */
 
 /* Prints "   LABEL: TEXT" with the text in a column of its own. */
@@ -527,6 +544,7 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
     wrap_print(verdict, 0, 0);
     free(verdict);
     print_process(input);
+    print_largest(input, findings);
     for (size_t i = 0; i < findings->count; i++) {
         if (options->findings > 0 && i >= (size_t)options->findings && !options->all) {
             printf("\n%zu more: memctx doctor %s --all\n", findings->count - i, input->target);

@@ -177,6 +177,25 @@ static void write_rate(struct json_writer *json, const struct findings_input *in
     }
 }
 
+/* Writes who holds most of the memory in use. */
+static void write_largest(struct json_writer *json, const struct model *model,
+                          const struct findings *findings) {
+    json_put_open(json, "largest", '[');
+    for (size_t i = 0; i < findings->largest_count; i++) {
+        const struct finding *finding = &findings->largest[i];
+        json_put_newline(json);
+        json_put_open(json, NULL, '{');
+        json_put_integer(json, "contexts", (int64_t)finding->contexts);
+        write_path(json, model, finding->example, finding->frames);
+        write_cause(json, model, finding);
+        json_put_integer(json, "bytes", finding->bytes);
+        json_put_decimal(json, "ratio", finding->ratio);
+        json_put_text(json, "evidence", finding->evidence);
+        json_put_close(json, '}');
+    }
+    json_put_close(json, ']');
+}
+
 static void print_json(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     struct json_writer json = {.file = stdout};
@@ -221,6 +240,7 @@ static void print_json(const struct findings_input *input, const struct findings
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
+    write_largest(&json, model, findings);
     json_put_close(&json, '}');
     putchar('\n');
 }
