@@ -115,9 +115,12 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
         return cli_copy("the dynamic loader keeps these chunks for the objects that dlopen loaded, "
                         "until dlclose");
     if (growth->per_thread > 0)
-        return cli_format("about %" PRId64 " threads are new, and there are %" PRId64
-                          " of these chunks for each new thread",
-                          growth->threads, growth->per_thread);
+        return growth->per_thread == 1
+                   ? cli_format("about %" PRId64 " threads are new, one for each of these chunks",
+                                growth->threads)
+                   : cli_format("about %" PRId64 " threads are new, and there are %" PRId64
+                                " of these chunks for each new thread",
+                                growth->threads, growth->per_thread);
     if (is_arena(growth))
         return cli_copy("it is an arena, from which the program takes memory, and which takes a "
                         "larger chunk whenever its chunks are used up");
