@@ -162,29 +162,30 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     common.bad = r.bad || r.at > r.end;
     return common;
 }
-/* Finds the frame description entry whose range holds pc. Sets *r to the part of the entry behind
- * the range, and *common to the entry's CIE. Returns the range; its start is 0 if there is no such
- * entry. */
-static struct cfi_function find_function(const struct cfi_object *object, uintptr_t pc,
-                                         struct reader *r, struct common *common) {
-    const struct cfi_function none = {0};
-    uintptr_t start, length;
-    const uint8_t *entry = find_entry(object, pc, &start);
-    if (!entry)
-        return none;
-    *r = entry_reader(entry, object);
-    const uint8_t *id_at = r->at;
-    uint64_t distance = read_fixed(r, 4);
-    if (r->bad || !distance)
-        return none;
-    *common = parse_common((const uint8_t *)((uintptr_t)id_at - distance), object);
-    if (common->bad)
-        return none;
-    start = cfi_read_encoded(r, common->encoding, 0);
-    length = cfi_read_encoded(r, common->encoding & 0x0f, 0);
-    if (r->bad || pc < start || pc - start >= length)
-        return none;
-    return (struct cfi_function){start, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX};
+/* The usual CIEs of C and of C++: their contents but for the 4 bytes of the address of C++'s
+ * personality routine. Both programs say that the CFA is rsp + 8, and the return address at
+ * CFA - 8. */
+static const uint8_t usual_c[] = {0x14, 0,    0,      0, 0,    0,    0,       0, 1,    'z', 'R', 0,
+                                  1,    0x78, REG_RA, 1, 0x1b, 0x0c, REG_RSP, 8, 0x90, 1,   0,   0};
+static const uint8_t usual_cpp[] = {0x1c, 0,   0,   0, 0, 0,    0,      0, 1,   'z',
+                                    'P',  'L', 'R', 0, 1, 0x78, REG_RA, 7, 0x9b};
+#define PERSONALITY_BYTES 4
+static const uint8_t usual_cpp_end[] = {0x1b, 0x1b, 0x0c, REG_RSP, 8, 0x90, 1, 0, 0};
+#define USUAL_BYTES (sizeof usual_cpp + PERSONALITY_BYTES + sizeof usual_cpp_end)
+static const struct common usual_common = {
+    .code_align = 1, .data_align = -8, .encoding = 0x1b, .augmented = true, .usual = true};
+static const struct state usual_state = {
+    .cfa = CFA_REGISTER, .cfa_register = REG_RSP, .cfa_offset = 8, .ra_standard = true};
+
+static bool is_usual_common(uintptr_t at, const struct cfi_object *object) {
+    const uint8_t *entry = (const uint8_t *)at;
+    if (at < object->frames_start || at > object->frames_end ||
+        object->frames_end - at < USUAL_BYTES)
+        return false;
+    return !__builtin_memcmp(entry, usual_c, sizeof usual_c) ||
+           (!__builtin_memcmp(entry, usual_cpp, sizeof usual_cpp) &&
+            !__builtin_memcmp(entry + sizeof usual_cpp + PERSONALITY_BYTES, usual_cpp_end,
+                              sizeof usual_cpp_end));
 }
 
 /* The usual frame description entry: its length, the distance to its CIE, the start of its range of
@@ -195,22 +196,71 @@ struct usual_entry {
     uint32_t bytes;
 };
 
-struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
+/* Reads an entry in the usual form. False: it has another form. Only the CIE says for certain how
+ * an entry is encoded. But if the entry, read in the usual form, gives the start that the sorted
+ * table has, then it has this form, and the CIE need not be read. */
+static bool read_usual(const struct cfi_object *object, uintptr_t at, uintptr_t start,
+                       struct usual_entry *usual) {
+    if (at < object->frames_start || at > object->frames_end ||
+        object->frames_end - at < sizeof *usual)
+        return false;
+    __builtin_memcpy(usual, (const void *)at, sizeof *usual);
+    return at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual->start == start;
+}
+
+/* Reads a frame description entry. Sets *r to the part of the entry behind its range of code, and
+ * *common to the entry's CIE. Returns the range; its start is 0 if the range does not hold pc, or
+ * the entry is damaged. */
+static struct cfi_function read_entry(const struct cfi_object *object, const uint8_t *entry,
+                                      uintptr_t pc, struct reader *r, struct common *common) {
     const struct cfi_function none = {0};
+    *r = entry_reader(entry, object);
+    const uint8_t *id_at = r->at;
+    uint64_t distance = read_fixed(r, 4);
+    if (r->bad || !distance)
+        return none;
+    *common = parse_common((const uint8_t *)((uintptr_t)id_at - distance), object);
+    if (common->bad)
+        return none;
+    uintptr_t start = cfi_read_encoded(r, common->encoding, 0);
+    uintptr_t length = cfi_read_encoded(r, common->encoding & 0x0f, 0);
+    if (r->bad || pc < start || pc - start >= length)
+        return none;
+    return (struct cfi_function){start, length < UINT32_MAX ? (uint32_t)length : UINT32_MAX};
+}
+
+/* Finds the frame description entry whose range holds pc, and reads it as read_entry does. */
+static struct cfi_function find_function(const struct cfi_object *object, uintptr_t pc,
+                                         struct reader *r, struct common *common) {
+    const struct cfi_function none = {0};
+    struct usual_entry usual;
+    uintptr_t start;
+    const uint8_t *entry = find_entry(object, pc, &start);
+    if (!entry)
+        return none;
+    uintptr_t id_at = (uintptr_t)entry + offsetof(struct usual_entry, distance);
+    if (!read_usual(object, (uintptr_t)entry, start, &usual) ||
+        usual.length < sizeof usual - sizeof usual.length ||
+        usual.length > object->frames_end - id_at ||
+        !is_usual_common(id_at - usual.distance, object))
+        return read_entry(object, entry, pc, r, common);
+    *r = (struct reader){entry + sizeof usual, (const uint8_t *)id_at + usual.length, false};
+    *common = usual_common;
+    return pc - start < usual.bytes ? (struct cfi_function){start, usual.bytes} : none;
+}
+
+struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc) {
     struct reader r;
     struct common common;
     struct usual_entry usual;
-    uintptr_t start, at = (uintptr_t)find_entry(object, pc, &start);
-    if (at < object->frames_start || at > object->frames_end ||
-        object->frames_end - at < sizeof usual)
-        return none;
-    __builtin_memcpy(&usual, (const void *)at, sizeof usual);
-    /* Only the CIE says for certain how an entry is encoded. But if the entry, read in the usual
-     * form, gives the start that the sorted table has, then it has this form, and the CIE need not
-     * be read. */
-    if (at + offsetof(struct usual_entry, start) + (uintptr_t)(intptr_t)usual.start == start)
-        return pc - start < usual.bytes ? (struct cfi_function){start, usual.bytes} : none;
-    return find_function(object, pc, &r, &common);
+    uintptr_t start;
+    const uint8_t *entry = find_entry(object, pc, &start);
+    if (!entry)
+        return (struct cfi_function){0};
+    if (!read_usual(object, (uintptr_t)entry, start, &usual))
+        return read_entry(object, entry, pc, &r, &common);
+    return pc - start < usual.bytes ? (struct cfi_function){start, usual.bytes}
+                                    : (struct cfi_function){0};
 }
 
 /* True if the entry's program gives the CFA as libc's signal return does: by an expression for the
@@ -242,12 +292,13 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
             return none;
         r.at += skip;
     }
-    struct state state = {.cfa = CFA_UNUSABLE};
-    struct state initial = state;
-    if (!cfi_run(common.program, common.end, &common, 0, UINTPTR_MAX, &state, &initial))
-        return none;
-    initial = state;
-    if (!cfi_run(r.at, r.end, &common, start, pc, &state, &initial))
+    struct state state = usual_state;
+    if (!common.usual) {
+        state = (struct state){.cfa = CFA_UNUSABLE};
+        if (!cfi_run(&common, common.program, common.end, 0, UINTPTR_MAX, &state))
+            return none;
+    }
+    if (!cfi_run(&common, r.at, r.end, start, pc, &state))
         return none;
     rule = cfi_rule_of(&state);
     rule.function = start;

@@ -65,5 +65,8 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc);
  * description. Costs a small part of cfi_find_rule, because the description's program is not
  * run. */
 struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc);
+/* Forgets what cfi_find_rule keeps of long programs. Called before another object may be loaded
+ * where one was unloaded. */
+void cfi_forget_programs(void);
 
 #endif

@@ -216,53 +216,181 @@ static NOINLINE bool run_operation(const uint8_t **at, const uint8_t *end, uint8
     return known && !r.bad;
 }
 
-/* A large function has hundreds of operations. Nearly all operations are of the kinds that this
- * function runs itself, without a call. */
-bool cfi_run(const uint8_t *at, const uint8_t *end, const struct common *common, uintptr_t location,
-             uintptr_t pc, struct state *state, const struct state *initial) {
+/* A program under way. */
+struct machine {
+    const uint8_t *at, *end; /* the next operation, and the end of the program */
+    const struct common *common;
+    uintptr_t location; /* `state` holds from here up to where the next operation advances */
+    struct state state;
+    const struct state *initial;
+    unsigned depth; /* number of states in `saved` */
     struct state saved[STATES_MAX];
-    unsigned depth = 0;
+};
+
+/* Runs a program until an operation would advance past pc; this operation is then the next one.
+ * False: the program is damaged, or uses an unknown operation. A large function has hundreds of
+ * operations, nearly all of which this function runs itself, without a call. Most often the stack
+ * pointer has moved where an operation advances, so the next operation tells the CFA's offset. */
+static bool run(struct machine *machine, uintptr_t pc) {
+    const uint8_t *at = machine->at, *end = machine->end;
+    uintptr_t location = machine->location, code_align = machine->common->code_align;
+    struct state *state = &machine->state;
+    int64_t cfa_offset = state->cfa_offset; /* the state's, while this function runs */
     while (at < end) {
-        uint8_t op = *at++;
-        if ((op & OP_KIND) == OP_ADVANCE_LOC) {
-            location += (op & OP_OPERAND) * common->code_align;
-            if (location > pc)
-                return true;
+        const uint8_t *operation = at;
+        uint8_t op = *at++, operand = op - OP_ADVANCE_LOC; /* of an operation that advances */
+        uintptr_t next;
+        if (operand <= OP_OPERAND) {
+            next = location + operand * code_align;
         } else if (op == OP_ADVANCE_LOC1 && at < end) {
-            location += *at++ * common->code_align;
-            if (location > pc)
-                return true;
+            next = location + *at++ * code_align;
         } else if (op == OP_DEF_CFA_OFFSET && at < end && *at < 0x80) {
-            state->cfa_offset = *at++;
+            cfa_offset = *at++;
+            continue;
         } else if (op == OP_DEF_CFA_OFFSET && end - at >= 2 && at[1] < 0x80) { /* two bytes */
-            state->cfa_offset = (at[0] & 0x7f) | at[1] << 7;
+            cfa_offset = (at[0] & 0x7f) | at[1] << 7;
             at += 2;
+            continue;
         } else if ((op & OP_KIND) == OP_OFFSET && at < end && *at < 0x80) {
-            set_register(state, op & OP_OPERAND, CFI_RBP_AT_CFA, *at++ * common->data_align);
+            set_register(state, op & OP_OPERAND, CFI_RBP_AT_CFA,
+                         *at++ * machine->common->data_align);
+            continue;
         } else if ((op & OP_KIND) == OP_RESTORE) {
-            restore_register(state, initial, op & OP_OPERAND);
+            restore_register(state, machine->initial, op & OP_OPERAND);
+            continue;
         } else if (op == OP_REMEMBER_STATE) {
-            if (depth == STATES_MAX)
+            if (machine->depth == STATES_MAX)
                 return false;
-            saved[depth++] = *state;
+            state->cfa_offset = cfa_offset;
+            machine->saved[machine->depth++] = *state;
+            continue;
         } else if (op == OP_RESTORE_STATE) {
-            if (!depth)
+            if (!machine->depth)
                 return false;
-            *state = saved[--depth];
+            *state = machine->saved[--machine->depth];
+            cfa_offset = state->cfa_offset;
+            continue;
         } else {
             /* copies of `at` and `location`, so that these two stay in registers */
             const uint8_t *operands = at;
             uintptr_t moved = location;
-            if (!run_operation(&operands, end, op, common, state, initial, &moved))
+            state->cfa_offset = cfa_offset;
+            if (!run_operation(&operands, end, op, machine->common, state, machine->initial,
+                               &moved))
                 return false;
+            cfa_offset = state->cfa_offset;
             at = operands;
-            location = moved;
-            if (location > pc)
-                return true;
+            next = moved;
         }
+        if (next > pc) {
+            at = operation;
+            break;
+        }
+        location = next;
+        if (end - at >= 2 && at[0] == OP_DEF_CFA_OFFSET && at[1] < 0x80) {
+            cfa_offset = at[1];
+            at += 2;
+        }
+    }
+    state->cfa_offset = cfa_offset;
+    machine->at = at;
+    machine->location = location;
+    return true;
+}
+/* --- waypoints -------------------------------------------------------------------------------- */
+
+/* A program of at least this many bytes is long. */
+#define LONG_BYTES 512
+/* The code of a function with a long program is divided into at most PIECES_MAX pieces, of at least
+ * 1 << PIECE_SHIFT bytes each. */
+#define PIECE_SHIFT 11U
+#define PIECES_MAX 1024U
+#define WAYPOINTS 256U /* a power of two */
+
+/* A large function calls others in hundreds of places, and each return address has a rule of its
+ * own. So that not each of these rules runs the program from its beginning, a waypoint keeps the
+ * place and the state that the program had reached at the start of a piece of the code. */
+struct waypoint {
+    uintptr_t code;          /* start of the piece */
+    const uint8_t *at, *end; /* the next operation, and the end of the program */
+    uintptr_t location;
+    struct state state;
+};
+static struct {
+    /* Atomic: a thread uses the waypoints. Another thread, or a signal handler, does without them
+     * meanwhile. In a child that another thread forked then, they are in use for ever. */
+    bool taken;
+    uint32_t generation; /* value of waypoint_generation when the waypoints were set */
+    struct waypoint at[WAYPOINTS];
+} waypoints;
+static uint32_t waypoint_generation = 1; /* atomic */
+
+void cfi_forget_programs(void) {
+    add_relaxed(&waypoint_generation, 1);
+}
+
+static bool waypoints_take(void) {
+    if (exchange_acq_rel(&waypoints.taken, true))
+        return false;
+    uint32_t generation = load_acquire(&waypoint_generation);
+    if (waypoints.generation != generation) {
+        __builtin_memset(waypoints.at, 0, sizeof waypoints.at);
+        waypoints.generation = generation;
     }
     return true;
 }
+
+/* Returns the waypoint for a piece of the code. Pieces of a function have waypoints side by side.
+ */
+static struct waypoint *waypoint_of(uintptr_t start, uintptr_t piece) {
+    return &waypoints.at[(hash_mix(start, 0) + piece) % WAYPOINTS];
+}
+
+/* Runs a long program for code that begins at `start`. */
+static bool run_long(struct machine *machine, uintptr_t start, uintptr_t pc) {
+    unsigned shift = PIECE_SHIFT;
+    while ((pc - start) >> shift >= PIECES_MAX)
+        shift++;
+    uintptr_t last = (pc - start) >> shift, piece = last;
+    if (!last || !waypoints_take())
+        return run(machine, pc);
+    for (; piece; piece--) {
+        const struct waypoint *waypoint = waypoint_of(start, piece);
+        if (waypoint->code != start + (piece << shift) || waypoint->end != machine->end)
+            continue;
+        machine->at = waypoint->at;
+        machine->location = waypoint->location;
+        machine->state = waypoint->state;
+        break;
+    }
+    bool right = true;
+    while (right && piece++ < last) {
+        uintptr_t code = start + (piece << shift);
+        right = run(machine, code);
+        if (right && !machine->depth)
+            *waypoint_of(start, piece) = (struct waypoint){code, machine->at, machine->end,
+                                                           machine->location, machine->state};
+    }
+    store_release(&waypoints.taken, false);
+    return right && run(machine, pc);
+}
+
+bool cfi_run(const struct common *common, const uint8_t *at, const uint8_t *end, uintptr_t start,
+             uintptr_t pc, struct state *state) {
+    struct state initial = *state;
+    struct machine machine;
+    machine.at = at;
+    machine.end = end;
+    machine.common = common;
+    machine.location = start;
+    machine.state = initial;
+    machine.initial = &initial;
+    machine.depth = 0;
+    bool right = end - at < LONG_BYTES ? run(&machine, pc) : run_long(&machine, start, pc);
+    *state = machine.state;
+    return right;
+}
+
 struct cfi_rule cfi_rule_of(const struct state *state) {
     struct cfi_rule rule = {.kind = CFI_NONE, .rbp = state->rbp};
     int64_t cfa = state->cfa_offset, rbp = state->rbp_offset;

@@ -62,7 +62,8 @@ struct common { /* contents of a common information entry (CIE) */
     int64_t data_align;
     uint8_t encoding;
     bool augmented, signal_frame, bad;
-    const uint8_t *program, *end;
+    const uint8_t *program, *end; /* program: NULL if `usual` */
+    bool usual;                   /* its program gives the state usual_state */
 };
 
 /* A row of the table that an entry's program describes: the rules that hold from one address on. */
@@ -76,10 +77,11 @@ struct state {
     bool ra_standard, ra_undefined, rsp_saved;
 };
 
-/* Runs a program until its location passes pc. `initial`: the state after the CIE's program. False:
- * the program is damaged, or uses an unknown operation. */
-bool cfi_run(const uint8_t *at, const uint8_t *end, const struct common *common, uintptr_t location,
-             uintptr_t pc, struct state *state, const struct state *initial);
+/* Runs the program [at, end) of an entry, whose code begins at `start`, up to pc. *state becomes
+ * the state that holds at pc; before, it is the state after the CIE's program. False: the program
+ * is damaged, or uses an unknown operation. */
+bool cfi_run(const struct common *common, const uint8_t *at, const uint8_t *end, uintptr_t start,
+             uintptr_t pc, struct state *state);
 /* Returns the rule of a state, without the function. */
 struct cfi_rule cfi_rule_of(const struct state *state);
 

@@ -473,6 +473,7 @@ uint64_t unwind_rules_count(void) {
 /* Empties the table first, so that a thread that sees the new generation finds no old rule. */
 static void new_generation_locked(void) {
     table_empty();
+    cfi_forget_programs();
     store_release(&unwind_rules_version, unwind_rules_version + 1);
     /* The counter may wrap around after months. It skips 0, because paths.fast_generation is 0 when
      * the traces must not be used: the generation 0 would let view_guessed use them. */

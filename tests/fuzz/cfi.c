@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                 .frames_start = (uintptr_t)copy,
                                 .frames_end = (uintptr_t)copy + bytes,
                                 .eh_frame_header = header < bytes ? copy + header : NULL};
+    cfi_forget_programs(); /* the last input may have had the same address */
     cfi_find_rule(&object, (uintptr_t)copy + (uintptr_t)(intptr_t)near);
     cfi_find_rule(&object, (uintptr_t)copy + data[1]);
     cfi_find_function(&object, (uintptr_t)copy + data[1]);

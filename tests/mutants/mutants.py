@@ -236,7 +236,8 @@ MUTANTS = {
         "src/region/heap.h", "    add_owner(&view->frees, 1);", "    add_owner(&view->frees, 2);",
         ["invariant-1-sums-when-quiescent"]),
     "rules-are-mistaken": (
-        "src/path/cfi_program.c", "saved[depth++] = *state;", "saved[depth++] = *initial;",
+        "src/path/cfi_program.c", "machine->saved[machine->depth++] = *state;",
+        "machine->saved[machine->depth++] = *machine->initial;",
         ["invariant-2-oracle-agrees-on-programs"]),
     "tables-are-large": (
         "src/os/meta.h", "#define META_FIRST_BYTES (856UL << 10)",

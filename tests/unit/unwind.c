@@ -524,3 +524,132 @@ Test(cfi, damaged_information_is_read_within_its_bounds) {
     }
     munmap(copy - OS_PAGE_BYTES, mapped + 2 * OS_PAGE_BYTES);
 }
+
+/* A large function: LARGE_TURNS times the same code, whose unwind program changes the offset of the
+ * CFA to 16, to 64 (between remember_state and restore_state), back to 16 and back to 8. */
+#define LARGE_TURNS 700
+#define LARGE_PART 21 /* bytes for which one offset holds; there are four such parts in a turn */
+#define STRING(x) #x
+#define NUMBER(x) STRING(x)
+void large_function(void);
+__asm__(
+    ".text\n"
+    ".type large_function, @function\n"
+    "large_function:\n"
+    ".cfi_startproc\n"
+    ".rept " NUMBER(
+        LARGE_TURNS) "\n"
+                     ".skip " NUMBER(
+                         LARGE_PART) ", 0x90\n"
+                                     ".cfi_def_cfa_offset 16\n"
+                                     ".cfi_offset rbp, -16\n"
+                                     ".skip " NUMBER(
+                                         LARGE_PART) ", 0x90\n"
+                                                     ".cfi_remember_state\n"
+                                                     ".cfi_def_cfa_offset 64\n"
+                                                     ".cfi_restore rbp\n"
+                                                     ".skip " NUMBER(
+                                                         LARGE_PART) ", 0x90\n"
+                                                                     ".cfi_restore_state\n"
+                                                                     ".skip " NUMBER(
+                                                                         LARGE_PART) ", 0x90\n"
+                                                                                     ".cfi_def_cfa_"
+                                                                                     "offset 8\n"
+                                                                                     ".cfi_restore "
+                                                                                     "rbp\n"
+                                                                                     ".endr\n"
+                                                                                     ".cfi_"
+                                                                                     "endproc\n"
+                                                                                     ".size "
+                                                                                     "large_"
+                                                                                     "function, . "
+                                                                                     "- "
+                                                                                     "large_"
+                                                                                     "function\n");
+
+static void check_large_function(const struct cfi_object *object, uintptr_t offset) {
+    static const int32_t cfa_offsets[] = {8, 16, 64, 16};
+    uintptr_t part = offset / LARGE_PART % 4;
+    struct cfi_rule rule = cfi_find_rule(object, (uintptr_t)large_function + offset);
+    cr_assert_eq(rule.function, (uintptr_t)large_function);
+    cr_assert_eq(rule.kind, CFI_SP);
+    cr_assert_eq(rule.cfa_offset, cfa_offsets[part], "%d at offset %zu", rule.cfa_offset, offset);
+    cr_assert_eq(rule.rbp, part % 2 ? CFI_RBP_AT_CFA : CFI_RBP_SAME, "at offset %zu", offset);
+    cr_assert_eq(rule.rbp_offset, part % 2 ? -16 : 0);
+}
+
+/* The program of a large function is run from places that earlier runs have reached. */
+Test(cfi, rules_of_a_large_function_in_any_order) {
+    const uintptr_t bytes = 4 * LARGE_PART * LARGE_TURNS;
+    struct cfi_object object;
+    cr_assert(cfi_find_object((uintptr_t)large_function, &object));
+    for (uintptr_t offset = bytes; offset-- > 0;)
+        if (offset % 97 == 0)
+            check_large_function(&object, offset);
+    cfi_forget_programs();
+    for (uint64_t i = 0; i < 5000; i++)
+        check_large_function(&object, (i * 7919 + i * i) % bytes);
+    cfi_forget_programs();
+    for (uintptr_t offset = 0; offset < bytes; offset += 5)
+        check_large_function(&object, offset);
+}
+
+/* Unwind information as the linker lays it out, with one entry, whose program is long. */
+#define MADE_OPERATIONS 400
+#define MADE_CODE_STEP 0x3f /* bytes between two operations that set the CFA's offset */
+struct made {
+    uint8_t version, encodings[3];
+    int32_t to_frames, count, start, entry;
+    uint8_t common[24];
+    uint32_t length, distance;
+    int32_t code;
+    uint32_t code_bytes;
+    uint8_t augmentation;
+    struct {
+        uint8_t advance, set_offset, offset;
+    } operations[MADE_OPERATIONS];
+    uint8_t end[3];
+};
+
+/* Makes the entry for code that begins behind `made`, with one offset of the CFA everywhere. */
+static void make_entry(struct made *made, uint8_t cfa_offset) {
+    static const uint8_t common[] = {0x14, 0,    0,  0, 0,    0,    0, 0, 1,    'z', 'R', 0,
+                                     1,    0x78, 16, 1, 0x1b, 0x0c, 7, 8, 0x90, 1,   0,   0};
+    *made = (struct made){.version = 1, .encodings = {0x1b, 0x03, 0x3b}, .count = 1};
+    memcpy(made->common, common, sizeof common);
+    made->start = sizeof *made;
+    made->entry = offsetof(struct made, length);
+    made->length = sizeof *made - offsetof(struct made, distance);
+    made->distance = offsetof(struct made, distance) - offsetof(struct made, common);
+    made->code = sizeof *made - offsetof(struct made, code);
+    made->code_bytes = MADE_OPERATIONS * MADE_CODE_STEP + 1;
+    for (unsigned i = 0; i < MADE_OPERATIONS; i++) {
+        made->operations[i].advance = 0x40 | MADE_CODE_STEP;
+        made->operations[i].set_offset = 0x0e;
+        made->operations[i].offset = cfa_offset;
+    }
+}
+
+/* Another library may be loaded where one was closed. Then its rules are not those of the first. */
+Test(cfi, a_program_that_took_the_place_of_another_one_is_read_anew) {
+    struct made *made =
+        mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(made, MAP_FAILED);
+    uintptr_t start = (uintptr_t)made, end = start + (1 << 16), code = start + sizeof *made;
+    struct cfi_object object = {.start = start,
+                                .end = end,
+                                .frames_start = start,
+                                .frames_end = end,
+                                .eh_frame_header = made};
+    for (uint8_t cfa_offset = 16; cfa_offset < 64; cfa_offset += 8) {
+        make_entry(made, cfa_offset);
+        unwind_rules_new_generation();
+        for (uintptr_t at = MADE_OPERATIONS; at > 1; at -= 3) {
+            struct cfi_rule rule = cfi_find_rule(&object, code + at * MADE_CODE_STEP - 1);
+            cr_assert_eq(rule.function, code);
+            cr_assert_eq(rule.kind, CFI_SP);
+            cr_assert_eq(rule.cfa_offset, cfa_offset);
+        }
+    }
+    munmap(made, 1 << 16);
+}
