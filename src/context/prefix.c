@@ -84,35 +84,51 @@ INLINE int last_frame(const struct admission *admission, uint32_t number) {
     return (uint16_t)(last - admission->look) < LOOK_ONE ? (int)(last % LOOK_ONE) : -1;
 }
 
-/* Makes the node of frame `i` below `node`. Returns `node` with PREFIX_WAITS if there is no room.
- */
-static NOINLINE uint32_t make_node(const struct admit *admit, uint32_t node, int i) {
-    struct stack_frame *frame = &admit->stack->frames[i];
-    uint32_t child = 0;
+/* greatest number of nodes that make_nodes makes at once */
+#define CHAIN_MAX 16U
+
+/* Makes the node of frame `i` below `node`. The nodes of the frames further in are missing then,
+ * too. Makes up to `count` nodes in all, as far as it is certain that the path goes on with these
+ * frames: until a frame of a folded function. push finds the further nodes in the tree. Returns the
+ * first node, or `node` with PREFIX_WAITS if there is no room. */
+static NOINLINE uint32_t make_nodes(const struct admit *admit, uint32_t node, int i,
+                                    uint32_t count) {
+    const struct stack_frame *frames = &admit->stack->frames[i];
+    struct tree_frame chain[CHAIN_MAX];
+    uint32_t ids[CHAIN_MAX], most = admit->stack->count - (uint32_t)i, child;
+    most = count < most ? count : most;
+    most = CHAIN_MAX < most ? CHAIN_MAX : most;
     /* While the table of children was cleared in place, the search may have missed the child. */
     if (UNLIKELY(admit->table_clears & 1 ||
                  load_acquire(&tree_table_clears) != admit->table_clears) &&
-        (child = tree_find_again(node, prefix_frame(frame))))
+        (child = tree_find_again(node, prefix_frame(frames))))
         return child;
-    if (!tables_are_past(admit->share) && !tree_ids_are_past(admit->share))
-        child = tree_child(node, prefix_frame(frame), admit->share);
-    if (!child)
+    if (tables_are_past(admit->share) || tree_ids_are_past(admit->share))
         return node | PREFIX_WAITS;
-    if (admit->share != TABLES_PATH || UNLIKELY(load_relaxed(&admit_any_waited)) ||
-        UNLIKELY(load_relaxed(&evict_views_all)))
-        tree_flag(child, TREE_LATE);
-    if (admit->paths->watching && !rule_folded(frame->rule))
-        watch(admit, i);
-    return child;
+    chain[0] = prefix_frame(frames);
+    for (count = 1; count < most && !rule_folded(frames[count].rule); count++)
+        chain[count] = prefix_frame(&frames[count]);
+    count = tree_chain(node, chain, count, admit->share, ids);
+    if (!count)
+        return node | PREFIX_WAITS;
+    bool late = admit->share != TABLES_PATH || UNLIKELY(load_relaxed(&admit_any_waited)) ||
+                UNLIKELY(load_relaxed(&evict_views_all));
+    for (uint32_t k = 0; k < count; k++) {
+        if (late)
+            tree_flag(ids[k], TREE_LATE);
+        if (admit->paths->watching && !rule_folded(frames[k].rule))
+            watch(admit, i + (int)k);
+    }
+    return ids[0];
 }
 
-/* Returns the node of frame `i` below `node`. If it is missing, make_node makes it. If the path of
+/* Returns the node of frame `i` below `node`. If it is missing, make_nodes makes it. If the path of
  * `node` waits, returns `node`. */
 static uint32_t step(const struct admit *admit, uint32_t node, int i) {
     if (UNLIKELY(node & PREFIX_WAITS))
         return node;
     uint32_t child = tree_find(node, prefix_frame(&admit->stack->frames[i]));
-    return LIKELY(child) ? child : make_node(admit, node, i);
+    return LIKELY(child) ? child : make_nodes(admit, node, i, 1);
 }
 
 /* For frame `i` with a path that drops more outer nodes (left_out) than its caller's path did. The
@@ -148,10 +164,11 @@ static NOINLINE struct prefix push_waiting_or_full(const struct admit *admit, st
     return prefix_with_frame(outer, node, admit->stack->frames[i].address);
 }
 
-/* Does the work of push when frame `i` has no node yet. */
+/* Does the work of push when frame `i` has no node yet. A path has at most admit->depth nodes that
+ * push_waiting_or_full did not make. */
 static NOINLINE struct prefix push_new(const struct admit *admit, struct prefix outer, int i) {
-    return prefix_with_frame(outer, make_node(admit, outer.node, i),
-                             admit->stack->frames[i].address);
+    uint32_t node = make_nodes(admit, outer.node, i, admit->depth - outer.length);
+    return prefix_with_frame(outer, node, admit->stack->frames[i].address);
 }
 
 /* Returns the prefix of frame `i`, whose caller's prefix is `outer`. */

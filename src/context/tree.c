@@ -493,8 +493,10 @@ static uint32_t new_id(enum tables_share share) {
     return id;
 }
 
-/* Makes a node, under tree_lock. Returns 0 as tree_child does. */
-static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share) {
+/* Makes a node, under tree_lock. *paid: bytes that were taken from the budget for further nodes.
+ * Returns 0 as tree_child does. */
+static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_share share,
+                       int64_t *paid) {
     if (share != TABLES_UNCOUNTED && UNLIKELY(tree_ids_are_past(share)))
         return 0; /* a large budget has room for more nodes than there are ids */
     uint32_t id = frame.module == MODULE_OTHERS ? put_others_back(parent, frame) : 0;
@@ -502,7 +504,9 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
         return id;
     id = take_gone(parent, share);
     bool again = id;
-    if (!again && !tables_take(TREE_NODE_COUNTED, share))
+    if (!again && *paid)
+        *paid -= TREE_NODE_COUNTED;
+    else if (!again && !tables_take(TREE_NODE_COUNTED, share))
         return 0;
     if (!again && !(id = new_id(share))) {
         tables_add(share == TABLES_UNCOUNTED ? 0 : -TREE_NODE_COUNTED);
@@ -540,24 +544,47 @@ uint32_t tree_find_again(uint32_t parent, struct tree_frame frame) {
     return child;
 }
 
+/* Finds or makes a child, under tree_lock. */
+INLINE uint32_t find_or_create(uint32_t parent, struct tree_frame frame, enum tables_share share,
+                               int64_t *paid) {
+    uint32_t child = 0;
+    if (parent + 1 != tree.count)
+        child = tree_find(parent, frame); /* another thread may have made it */
+    if (!child)
+        child = find_newest(parent, frame);
+    return child ? child : create(parent, frame, share, paid);
+}
+
 NOINLINE uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share) {
     /* Only look-ups may search without the lock (see tree_free_old), and callers that hold
      * heap_global.lock. Contexts that the program makes itself are made outside of look-ups. Past
      * `share` a node [other callers] that is out of the tree stays there: it has no children, and a
      * site below it would be refused, too. */
     uint32_t child = share == TABLES_UNCOUNTED ? 0 : tree_find(parent, frame);
+    int64_t paid = 0;
     if (child || (share != TABLES_UNCOUNTED && share != TABLES_MUST &&
                   (tables_are_past(share) || tree_ids_are_past(share))))
         return child;
     lock_take(&tree_lock);
-    if (parent + 1 != tree.count)
-        child = tree_find(parent, frame); /* another thread may have made it */
-    if (!child)
-        child = find_newest(parent, frame);
-    if (!child)
-        child = create(parent, frame, share);
+    child = find_or_create(parent, frame, share, &paid);
     lock_release(&tree_lock);
     return child;
+}
+
+NOINLINE unsigned tree_chain(uint32_t parent, const struct tree_frame *frames, unsigned count,
+                             enum tables_share share, uint32_t *ids) {
+    unsigned made = 0;
+    lock_take(&tree_lock);
+    int64_t paid = count * TREE_NODE_COUNTED;
+    if (waiting_ids || count == 1 || !tables_take(paid, share))
+        paid = 0; /* `create` takes the bytes for each node */
+    for (; made < count; parent = ids[made++])
+        if (!(ids[made] = find_or_create(parent, frames[made], share, &paid)))
+            break;
+    if (paid)
+        tables_add(-paid);
+    lock_release(&tree_lock);
+    return made;
 }
 
 uint32_t tree_others(uint32_t parent, enum tables_share share) {

@@ -155,6 +155,12 @@ INLINE uint32_t tree_find(uint32_t parent, struct tree_frame frame) {
 /* Returns the child as tree_find does, and makes it when it is missing. Returns 0 if `share` of the
  * budget is used up, the tree is full, or memory is short. */
 uint32_t tree_child(uint32_t parent, struct tree_frame frame, enum tables_share share);
+/* Makes a path of `count` nodes below `parent`, in which each frame was called by the one before,
+ * and sets ids[] to its nodes. Like `count` calls of tree_child, but takes the lock and the bytes
+ * of the budget once. For a caller that has searched the first node in vain; `share` is not
+ * TABLES_UNCOUNTED. Returns the number of nodes that there was room for. */
+unsigned tree_chain(uint32_t parent, const struct tree_frame *frames, unsigned count,
+                    enum tables_share share, uint32_t *ids);
 /* Returns the node [other callers] below a node; returns 0 as tree_child does. */
 uint32_t tree_others(uint32_t parent, enum tables_share share);
 

@@ -50,6 +50,86 @@ Test(tree, ids_stay_while_the_table_grows) {
     cr_assert_eq(tree_count(), NODES + TREE_FIXED_COUNT);
 }
 
+/* Fills `frames` with the frames of a path: a number below 4^`count` chooses one of four frames at
+ * each level. */
+static void frames_of(uint32_t number, struct tree_frame *frames, unsigned count) {
+    for (unsigned i = 0; i < count; i++, number /= 4)
+        frames[i] = (struct tree_frame){.address = 0x1000 + number % 4, .module = MODULE_NONE};
+}
+
+Test(tree, a_chain_goes_on_from_nodes_that_exist_and_takes_only_the_bytes_of_new_ones) {
+    enum { LENGTH = 8 };
+    struct tree_frame frames[LENGTH], other[LENGTH];
+    uint32_t ids[LENGTH] = {0}, again[LENGTH] = {0}, first = 0;
+    options.tables = 1 << 20;
+    tables_limit_bytes();
+    frames_of(0, frames, LENGTH);
+    frames_of(1U << 2 * 5, other, LENGTH); /* differs at level 5 */
+    first = tree_child(TREE_ROOT, frames[0], TABLES_PATH);
+    int64_t before = load_relaxed(&tables_used_bytes);
+    cr_assert_eq(tree_chain(TREE_ROOT, frames, LENGTH, TABLES_PATH, ids), LENGTH);
+    cr_assert_eq(load_relaxed(&tables_used_bytes) - before, (LENGTH - 1) * TREE_NODE_COUNTED);
+    cr_assert_eq(ids[0], first);
+    for (unsigned i = 0; i < LENGTH; i++) {
+        cr_assert_eq(tree_find(i ? ids[i - 1] : TREE_ROOT, frames[i]), ids[i]);
+        cr_assert_eq(tree_node(ids[i])->parent, i ? ids[i - 1] : TREE_ROOT);
+    }
+    cr_assert_eq(tree_chain(TREE_ROOT, other, LENGTH, TABLES_PATH, again), LENGTH);
+    cr_assert_eq(memcmp(again, ids, 5 * sizeof *ids), 0);
+    for (unsigned i = 5; i < LENGTH; i++)
+        cr_assert_neq(again[i], ids[i]);
+    cr_assert_eq(load_relaxed(&tables_used_bytes) - before, (LENGTH + 2) * TREE_NODE_COUNTED);
+}
+
+Test(tree, a_chain_without_room_ends_early) {
+    enum { LENGTH = 8, ROOM = 3 };
+    struct tree_frame frames[LENGTH];
+    uint32_t ids[LENGTH] = {0};
+    options.tables = 1 << 20;
+    tables_limit_bytes();
+    frames_of(0, frames, LENGTH);
+    cr_assert_neq(tree_child(TREE_ROOT, frames[0], TABLES_PATH), 0);
+    int64_t most = options.tables / TABLES_PARTS * TABLES_PATH;
+    tables_add(most - ROOM * TREE_NODE_COUNTED - tables_used_bytes);
+    cr_assert_eq(tree_chain(TREE_ROOT, frames, LENGTH, TABLES_PATH, ids), 1 + ROOM);
+    cr_assert_eq(load_relaxed(&tables_used_bytes), most);
+    cr_assert_eq(tree_find(ids[ROOM], frames[ROOM + 1]), 0);
+}
+
+enum { CHAIN_LENGTH = 7, CHAINS = 20000, CHAIN_THREADS = 4 };
+
+static void *make_chains(void *seed) {
+    uint32_t random = (uint32_t)(uintptr_t)seed;
+    for (unsigned i = 0; i < CHAINS; i++) {
+        struct tree_frame frames[CHAIN_LENGTH];
+        uint32_t ids[CHAIN_LENGTH];
+        random = random * 1664525 + 1013904223;
+        frames_of(random >> 16, frames, CHAIN_LENGTH);
+        if (tree_chain(TREE_ROOT, frames, CHAIN_LENGTH, TABLES_MUST, ids) != CHAIN_LENGTH)
+            return "no room";
+        for (unsigned k = 0; k < CHAIN_LENGTH; k++)
+            if (tree_find(k ? ids[k - 1] : TREE_ROOT, frames[k]) != ids[k])
+                return "another node";
+    }
+    return NULL;
+}
+
+/* Threads that make the nodes of one path at one time make each node once. */
+Test(tree, chains_of_several_threads_share_their_nodes) {
+    pthread_t threads[CHAIN_THREADS];
+    void *wrong = NULL;
+    uint32_t most = 0, count = tree_count();
+    for (unsigned i = 0; i < CHAIN_THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, make_chains, (void *)(uintptr_t)(i % 2)), 0);
+    for (unsigned i = 0; i < CHAIN_THREADS; i++) {
+        cr_assert_eq(pthread_join(threads[i], &wrong), 0);
+        cr_assert_null(wrong, "%s", (const char *)wrong);
+    }
+    for (unsigned i = 1; i <= CHAIN_LENGTH; i++)
+        most += 1U << 2 * i;
+    cr_assert_leq(tree_count() - count, most);
+}
+
 /* The table of children is dense, and old tables are freed when no look-up can search in them. */
 Test(tree, old_tables_of_children_are_freed) {
     enum { NODES = 22000 }; /* at most three quarters of 32 768 places, and more than half */
