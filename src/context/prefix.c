@@ -48,14 +48,19 @@ INLINE struct prefix prefix_before(const struct admit *admit, int before) {
 /* Reports the function of frame `i` to function_recurs if a frame further out is in this function,
  * too. */
 static NOINLINE void watch(const struct admit *admit, int i) {
-    const struct stack_frame *frames = admit->stack->frames;
+    const struct stack_frame *frame = &admit->stack->frames[i];
+    const struct stack_frame *outermost = &admit->stack->frames[admit->begin];
     bool recurs = false;
     functions_look_begins();
-    struct cfi_function function = function_to_watch(frames[i].address, frames[i].exact);
+    struct cfi_function function = function_to_watch(frame->address, frame->exact);
     functions_look_ends();
-    for (int outer = i - 1; function.start && !recurs && outer >= (int)admit->begin; outer--)
-        recurs = function_holds(function, frames[outer].address, frames[outer].exact) &&
-                 !rule_folded(frames[outer].rule);
+    if (!function.start)
+        return;
+    while (!recurs && frame-- > outermost)
+        /* the first condition holds for few frames, and the second one needs it */
+        recurs = UNLIKELY(frame->address - function.start <= function.bytes) &&
+                 function_holds(function, frame->address, frame->exact) &&
+                 !rule_folded(frame->rule);
     if (recurs)
         function_recurs(function.start);
 }
