@@ -29,9 +29,10 @@
 #include "region/heap.h"
 
 #define SLACK_NARROW_MAX 254U /* slack in a byte, of which one value means "free" */
-/* The first block of a wide page stands behind the records. With a greater alignment, a page of
- * blocks of 4 or 8 KiB would leave at least an OS page to these few records. */
-#define WIDE_ALIGNMENT_MAX 2048U
+/* The first block of a wide page stands behind the records. With this alignment, a page of blocks
+ * of 4 or 8 KiB leaves an OS page to the records. That costs no block, and a block touches as few
+ * OS pages as possible. With a greater alignment, blocks of 8 KiB would leave two OS pages. */
+#define WIDE_ALIGNMENT_MAX 4096U
 /* Larger blocks would leave too many bytes at the end of a granule of one OS page. */
 #define GRANULE_BLOCK_MAX 128U
 
