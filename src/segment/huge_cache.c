@@ -15,11 +15,12 @@
 #include "segment/huge.h"
 
 #define global segment_global
-#define HUGE_CACHED_MAX_BYTES (64UL << 20)
+#define HUGE_CACHED_MAX_BYTES ((1UL << 30) + HUGE_HEADER_BYTES)
 #define DONOR_MIN (256U << 10) /* a smaller remainder is not cached, a smaller part not moved */
 /* A chunk of fewer bytes is put together of two mappings only if its program writes whole chunks:
  * see take_donor. */
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
+#define PUT_TOGETHER_MAX ((64UL << 20) + HUGE_HEADER_BYTES)
 #define ASKED_BYTES (4 * OS_PAGE_BYTES) /* see end_is_resident */
 #define CUTS_OF_PART 4 /* cuts that a donor's part needs, if it is two or three areas */
 #define BEGINNINGS 8   /* see cache_share */
@@ -188,7 +189,7 @@ static struct huge_cached take_donor(const struct huge_cached *base, size_t byte
     size_t missing = bytes - (base->start ? base->bytes : HUGE_HEADER_BYTES);
     /* Programs often write only the beginning of a chunk of less than PUT_TOGETHER_MIN. OS pages
      * that were moved to its end would then stay unused. */
-    if (missing < DONOR_MIN || bytes > HUGE_CACHED_MAX_BYTES ||
+    if (missing < DONOR_MIN || bytes > PUT_TOGETHER_MAX ||
         (base->start && bytes < PUT_TOGETHER_MIN && !end_is_resident(base->start, base->bytes)))
         return donor;
     lock_take(&global.lock);
@@ -292,7 +293,7 @@ static struct huge_parts count_reused(size_t bytes, bool spare) {
 
 char *huge_cache_take(size_t bytes, struct huge_parts *parts) {
     struct huge_cached base = {0}, donor = {0};
-    bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= HUGE_CACHED_MAX_BYTES;
+    bool may_donate = bytes >= PUT_TOGETHER_MIN && bytes <= PUT_TOGETHER_MAX;
     lock_take(&global.lock);
     int chosen = cache_choose(bytes, may_donate ? bytes / 4 : SIZE_MAX);
     if (chosen >= 0)

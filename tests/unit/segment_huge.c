@@ -45,7 +45,7 @@ Test(huge, the_freelist_keeps_whole_mappings_that_are_taken_again) {
 /* A program has one buffer at a time, of more than half of the freelist's bound. Its OS pages are
  * kept from one buffer to the next. */
 Test(huge, the_freelist_keeps_a_single_buffer_whole) {
-    static const size_t sizes[] = {5 << 20, 8 << 20, 30 << 20};
+    static const size_t sizes[] = {5 << 20, 8 << 20, 30 << 20, 64 << 20, 150 << 20};
     keep_what_is_freed();
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++)
         for (int round = 0; round < 10; round++) {
