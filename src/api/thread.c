@@ -169,7 +169,14 @@ static enum thread_access enter_own_or_shared(struct heap **heap, bool may_be_yo
         if (*heap)
             return THREAD_OWN;
     }
-    *heap = lock_any_is_mine() ? NULL : shared_entered(heap_shared_lock());
+    *heap = NULL;
+    if (!lock_any_is_mine()) {
+        /* The program may have left malloc by a jump out of a signal handler, after a stack
+         * overflow. The heap stays busy then, and the next overflow is to come before the lock. A
+         * young thread does not do this: mostly it would touch one more OS page of its stack. */
+        lock_reach_for_walk();
+        *heap = shared_entered(heap_shared_lock());
+    }
     return *heap ? THREAD_SHARED : THREAD_NONE;
 }
 

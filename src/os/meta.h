@@ -16,7 +16,7 @@
 #define META_CHUNK_BYTES (256UL << 10)
 /* The first chunk is part of the library's own data, because each additional mapping costs a fork
  * about 4 us. */
-#define META_FIRST_BYTES (856UL << 10)
+#define META_FIRST_BYTES (832UL << 10)
 #define META_MAPPINGS_MAX 3840 /* mappings listed for their resident bytes and for outside.c */
 
 struct meta_mapping {

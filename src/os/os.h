@@ -168,6 +168,9 @@ bool lock_is_mine(const struct lock *lock);
 /* True when the calling thread holds a lock of the library. A signal handler must then take no
  * lock: it could wait for ever for the thread that it interrupted. */
 bool lock_any_is_mine(void);
+/* Writes to as much stack as a thread uses while it walks its stack under a lock. So a stack that
+ * is too small overflows now, and not while the thread holds the lock. */
+void lock_reach_for_walk(void);
 /* Makes the lock free in a forked child, whichever thread held it. */
 void lock_reset(struct lock *lock);
 /* Called for every lock before and after a fork: lock_fork_prepare in the order of ranks,

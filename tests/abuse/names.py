@@ -43,7 +43,8 @@ def names_exports():
 WHOLE_FAMILY = """malloc free calloc realloc reallocarray memalign aligned_alloc posix_memalign
 valloc pvalloc malloc_usable_size malloc_trim mallinfo mallinfo2 malloc_info malloc_stats mallopt
 free_sized free_aligned_sized cfree
-mallocx rallocx xallocx sallocx dallocx sdallocx nallocx __libc_malloc __libc_free __libc_calloc __libc_realloc
+mallocx rallocx xallocx sallocx dallocx sdallocx nallocx
+__libc_malloc __libc_free __libc_calloc __libc_realloc
 __libc_memalign __libc_valloc __libc_pvalloc _Znwm _Znam _ZnwmRKSt9nothrow_t _ZnamRKSt9nothrow_t
 _ZnwmSt11align_val_t _ZnamSt11align_val_t _ZnwmSt11align_val_tRKSt9nothrow_t
 _ZnamSt11align_val_tRKSt9nothrow_t _ZdlPv _ZdaPv _ZdlPvm _ZdaPvm _ZdlPvRKSt9nothrow_t

@@ -67,8 +67,7 @@ def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=Non
 keep_mapped_growth("maps", "mappings that the program made itself", r"\[anon\]")
 keep_mapped_growth("brk", "the brk heap", r"\[heap\]")
 keep_mapped_growth("stacks", "thread stacks", r"\[anon\]", culprit="client_attend",
-                   growth="about [0-9]+ threads are new, and there are 1 of these chunks for each "
-                          "new thread$")
+                   growth="about [0-9]+ threads are new, one for each of these chunks")
 keep_mapped_growth("heaps", "mappings that the program made itself", r"\[anon\]",
                    culprit="worker_start",
                    ends=r"; about [0-9]+ threads are new, with 2[0-9][0-9]\.[0-9] KiB for each")

@@ -362,10 +362,13 @@ static void labels(void) { /* the labels are never freed */
 }
 
 APART static char *sector_new(void) {
-    return memset(aligned_alloc(4096, 4096), 's', 4096);
+    void *sector = NULL;
+    if (posix_memalign(&sector, 4096, 5000))
+        exit(1);
+    return memset(sector, 's', 4096);
 }
 
-static void sectors(void) { /* the OS pages behind the chunks are never touched */
+static void sectors(void) { /* the last OS pages of the blocks are never touched */
     for (int number = 0; number < 5000; number++)
         sector_new();
     say_look();

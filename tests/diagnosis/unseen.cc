@@ -481,9 +481,9 @@ static char *volatile last_buffer;
 
 KEEP static char *page_buffer() {
     void *buffer = nullptr;
-    if (posix_memalign(&buffer, 4096, 4096) != 0)
+    if (posix_memalign(&buffer, 4096, 5000) != 0)
         exit(1);
-    memset(buffer, 'b', 4096);
+    memset(buffer, 'b', 5000);
     return static_cast<char *>(buffer);
 }
 
