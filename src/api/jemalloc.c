@@ -139,10 +139,9 @@ EXPORT void sdallocx(void *chunk, size_t size, int flags) {
     free_or_pass_on(chunk, flags);
 }
 
-/* Returns the size of a request that mallocx certainly serves; its chunk may have more bytes. */
+/* Returns how many bytes the chunk of such a request has at least; 0: mallocx would refuse it. */
 EXPORT size_t nallocx(size_t size, int flags) {
     size_t alignment = alignment_of(flags);
-    size_t rounded = align_up(size, alignment);
-    return rounded < size || rounded > REGION_SIZE_MAX ? 0 : rounded;
+    return size + alignment < size || size + alignment > REGION_SIZE_MAX ? 0 : size;
 }
 #endif

@@ -51,7 +51,7 @@ static bool is_stale(const struct sockaddr_un *address) {
  * missing (control_look_at_socket). */
 static bool remove_one(struct sockaddr_un *address, size_t directory_length,
                        const struct entry *entry) {
-    uint32_t pid = entry->type == DT_SOCK ? pid_of(entry->name) : 0;
+    uint32_t pid = entry->type == DT_SOCK || entry->type == DT_UNKNOWN ? pid_of(entry->name) : 0;
     if (!pid || OS_CALL(SYS_kill, pid, 0, 0, 0, 0, 0) != -ESRCH)
         return false;
     struct text text = {.bytes = address->sun_path,

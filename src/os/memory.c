@@ -153,6 +153,10 @@ void os_discard(void *start, size_t bytes) {
         __builtin_memset(start, 0, bytes);
 }
 
+void os_give_back(void *start, size_t bytes) {
+    OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0);
+}
+
 void os_advise_huge(void *start, size_t bytes, bool huge) {
     OS_CALL(SYS_madvise, start, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE, 0, 0, 0);
 }

@@ -38,6 +38,9 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
+/* Gives memory back to the kernel whose contents are zero or do not matter. Where the kernel
+ * refuses, nothing happens. */
+void os_give_back(void *start, size_t bytes);
 /* Makes read-only memory of a loaded object writable, or read-only again. Called only at the
  * start. */
 bool os_protect(void *start, size_t bytes, bool writable);

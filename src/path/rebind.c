@@ -91,12 +91,15 @@ uintptr_t rebind_next(const char *name) {
     uintptr_t found = 0;
     while (map && map->l_ld != own_dynamic)
         map = map->l_next;
-    while (map && (map = map->l_next) && !found)
+    while (map && (map = map->l_next) && !found) {
         found = rebind_in_object(map, name);
-    /* A program that is linked with this library may name it behind libc, so all other objects are
-     * searched, too. */
-    for (map = _r_debug.r_map; map && !found; map = map->l_next)
-        found = map->l_ld == own_dynamic ? 0 : rebind_in_object(map, name);
+        if (text_has(map->l_name, "/ld-linux"))
+            break; /* objects behind the loader may have been opened later, and may be closed */
+    }
+    /* A program that is linked with this library may name it behind libc, so the objects before
+     * this library are searched, too. */
+    for (map = _r_debug.r_map; map && map->l_ld != own_dynamic && !found; map = map->l_next)
+        found = rebind_in_object(map, name);
     return found;
 }
 

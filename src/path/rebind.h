@@ -22,10 +22,10 @@ const char *rebind_other_malloc(uintptr_t malloc_in_use);
 bool rebind_other_has_constructors(uintptr_t malloc_in_use);
 
 /* Returns the address of the function `name` that a call would reach if this library did not define
- * it. That is the function in the first object behind this library in the loader's list, or else in
- * any other object; 0: no object has the function. Only reads memory, so it may be called at any
- * time, also in a signal handler: the objects from this library to libc were loaded with the
- * program and stay. */
+ * it. That is the function in the first object behind this library in the loader's list, up to the
+ * loader, or else in an object before this library; 0: none of them has the function. Only reads
+ * memory, so it may be called at any time, also in a signal handler: these objects were loaded with
+ * the program and stay. */
 uintptr_t rebind_next(const char *name);
 struct link_map;
 /* Returns the address of the function `name` that a loaded object defines; 0: it defines none. Only

@@ -428,6 +428,8 @@ static uint64_t learn(uintptr_t key) {
      * notice when such a library is closed, so no rule is kept: the library's code ends the path,
      * like code made at run time. */
     bool usable = isolate ? v8_watch(isolate) : module != MODULE_NONE;
+    if (found && module == MODULE_NONE)
+        cfi_forget_programs(); /* nor would anybody forget what cfi_find_rule has kept of it */
     if (!usable)
         rule = (struct cfi_rule){.kind = CFI_NONE};
     uint64_t packed = usable && isolate ? v8_rule(module) : pack(rule, module);

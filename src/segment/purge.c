@@ -189,11 +189,13 @@ static bool claim_gaps(struct segment *segment, const uint64_t *claimed, const u
     return true;
 }
 
-/* Gives the memory of taken slices back to the kernel, and frees the slices. */
-static void discard_slices(struct segment *segment, const uint64_t *slices) {
+/* Gives the memory of taken slices back to the kernel, and frees the slices. `unused`: the slices
+ * were never used, so they are zero, and must not be touched. */
+static void discard_slices(struct segment *segment, const uint64_t *slices, bool unused) {
     for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
         unsigned end = bits_next(slices, i, false);
-        os_discard((char *)segment + i * SLICE_BYTES, (end - i) * SLICE_BYTES);
+        (unused ? os_give_back : os_discard)((char *)segment + i * SLICE_BYTES,
+                                             (end - i) * SLICE_BYTES);
         lock_take(&global.lock);
         segment_return_slices(segment, i, end - i, false);
         lock_release(&global.lock);
@@ -223,11 +225,11 @@ size_t segment_purge(bool all) {
             break;
         if (has_gaps) {
             segment_keep_gaps(segment);
-            discard_slices(segment, gaps);
+            discard_slices(segment, gaps, true);
         }
         discard_headers(segment, claimed, others);
         released += bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES;
-        discard_slices(segment, claimed);
+        discard_slices(segment, claimed, false);
     }
     segment_release_empty();
     if (released)

@@ -29,8 +29,8 @@ int next_live(void) {
 }
 
 size_t nallocx(size_t size, int flags) {
-    size_t alignment = (size_t)1 << (flags & 63);
-    return (size + alignment - 1) & ~(alignment - 1);
+    (void)flags;
+    return size;
 }
 
 void *mallocx(size_t size, int flags) {

@@ -1,27 +1,20 @@
 // SPDX-License-Identifier: MIT
-// kinds.cc - programs of kinds that the other files do not have. Healthy: `undo` keeps the last
-// thousand versions of a text, `labels` counts requests in vectors of a table that is asked for few
-// keys often, `objects` loads ten shared objects for each look, `wheel` has timers that end after a
-// random time, `routes` replaces some entries of a table that it copies, `simulation` has about as
-// many events at all times, `frames` makes as many things as end. Holders, which are healthy:
-// `dictionary`, `packets` (a free list of its own), `workers` (48 threads), `countries` (a function
-// that ends in a tail call of strdup). Faulty: `coroutines` that are never destroyed, `locales`
-// that are not freed, `locals` of threads without a destructor, `shapes` that are cloned and freed
-// without their members, `requests` that fail and free nothing, `expressions` that are compiled for
-// each request. Each prints "look" and waits for a line, the healthy ones eight times, the others
-// for ever.
+// kinds.cc - programs of kinds that the other files do not have. Healthy: `wheel` has timers that
+// end after a random time, `routes` replaces some entries of a table that it copies, `simulation`
+// has about as many events at all times, `frames` makes as many things as end. Holders, which are
+// healthy: `dictionary`, `packets` (a free list of its own), `workers` (48 threads), `countries` (a
+// function that ends in a tail call of strdup). Faulty: `locales` that are not freed, `locals` of
+// threads without a destructor, `shapes` that are cloned and freed without their members,
+// `requests` that fail and free nothing, `expressions` that are compiled for each request. Each
+// prints "look" and waits for a line, the healthy ones eight times, the others for ever.
 #include <clocale>
-#include <cmath>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <dlfcn.h>
 #include <functional>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <pthread.h>
@@ -53,13 +46,6 @@ static size_t below(size_t count) {
     return state % count;
 }
 
-/* Returns a number below `count`; numbers from 0 to 1 are as frequent as those from 1 to 3, and so
- * on. */
-static size_t below_often_small(size_t count) {
-    double part = static_cast<double>(below(1 << 30)) / (1 << 30);
-    return static_cast<size_t>(std::pow(static_cast<double>(count), part)) - 1;
-}
-
 static void work() {
     for (int i = 0; i < 2000; i++) {
         std::string text(30 + below(300), 'w');
@@ -68,36 +54,6 @@ static void work() {
 }
 
 // --- healthy ---
-
-static void undo() {
-    std::deque<std::vector<char>> versions;
-    for (int round = 0; round < LOOKS; round++, look())
-        for (int i = 0; i < 400; i++) {
-            versions.emplace_back(1000 + below(30000), 'u');
-            if (versions.size() > 1000)
-                versions.pop_front();
-        }
-}
-
-static void labels() {
-    std::map<std::string, std::vector<double>> counts;
-    for (int round = 0; round < LOOKS; round++, look())
-        for (int i = 0; i < 50000; i++) {
-            auto &count = counts["http_requests{code=" + std::to_string(below_often_small(40)) +
-                                 ",path=" + std::to_string(below_often_small(300)) + "}"];
-            if (count.size() < 20)
-                count.push_back(1);
-        }
-}
-
-static void objects(char **files) {
-    for (int round = 0; round < LOOKS; round++, look()) {
-        for (int i = 0; i < 10 && *files; i++, files++)
-            if (!dlopen(*files, RTLD_NOW))
-                exit(1);
-        work();
-    }
-}
 
 struct Timer {
     std::string text;
@@ -363,9 +319,7 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*run)();
-    } cases[] = {{"undo", undo},
-                 {"labels", labels},
-                 {"wheel", wheel},
+    } cases[] = {{"wheel", wheel},
                  {"routes", routes},
                  {"simulation", simulation},
                  {"frames", frames},
@@ -378,15 +332,11 @@ int main(int argc, char **argv) {
                  {"shapes", shapes},
                  {"requests", requests},
                  {"expressions", expressions}};
-    if (argc > 1 && strcmp(argv[1], "objects") == 0) {
-        objects(argv + 2);
-        return 0;
-    }
     for (const auto &one : cases)
         if (argc == 2 && strcmp(argv[1], one.name) == 0) {
             one.run();
             return 0;
         }
-    fprintf(stderr, "usage: kinds CASE [OBJECT...]\n");
+    fprintf(stderr, "usage: kinds CASE\n");
     return 2;
 }

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Programs of kinds that the other files do not have: lists with a bound, shared objects that are
-loaded one after the other, and programs in which one call path holds most memory."""
+"""Programs of kinds that the other files do not have, and programs in which one call path holds most
+memory."""
 import os
 import re
-import shutil
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
@@ -26,28 +25,8 @@ def keep_healthy(case):
     test_named(f"kinds-healthy-{case}")(run)
 
 
-for healthy_case in ("undo", "labels", "wheel", "routes", "simulation", "frames"):
+for healthy_case in ("wheel", "routes", "simulation", "frames"):
     keep_healthy(healthy_case)
-
-
-@test
-def kinds_healthy_objects():
-    """The chunks that the dynamic loader keeps for each shared object are no alarm."""
-    with runtime_dir() as directory:
-        source = os.path.join(directory, "object.c")
-        with open(source, "w", encoding="ascii") as file:
-            file.write("int object_run(int number) { return number + 1; }\n")
-        files = [os.path.join(directory, f"object-{number}.so") for number in range(80)]
-        done = harness.run_program(["gcc", "-shared", "-fPIC", source, "-o", files[0]], os.environ)
-        check_equal(done.returncode, 0, f"gcc: {done.stderr}")
-        for file in files[1:]:
-            shutil.copy(files[0], file)
-        with kinds(directory, "objects", *files) as target:
-            found = found_at(target, 8)
-            dump = run_cli("dump", "--flat", target.pid, env=target.cli_env).stdout
-    check("dlopen" in dump, dump)
-    growth = [(one["severity"], one["function"], one["evidence"]) for one in found["findings"]]
-    check(not [one for one in growth if one[0] in ALARMING], f"alarms: {growth}")
 
 
 FAULTY = {  # case -> (function to blame, chunks that it leaks for each look; None: not counted)

@@ -143,9 +143,6 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "keys": (False, rows(EVEN[:6], (50, 76, 92, 103, 111, 116))),
     "keys-with-pauses": (False, rows((0.4, 0.85, 1.30, 1.50), (103, 158, 196, 225))),
     "keys-after-a-long-pause": (False, rows((1, 2, 9, 10, 11), (50, 76, 92, 103, 111))),
-    # The last look comes long after the marks, so that most looks are close together in time.
-    "keys-and-a-late-look": (False, rows((1, 1.2, 1.4, 1.6, 1.8, 6.5),
-                                         (50, 76, 92, 103, 111, 116))),
     # The load begins shortly before the fifth look.
     "keys-after-an-idle-start": (False, rows(range(1, 10), (2, 2, 2, 2, 12, 55, 80, 91, 97),
                                              (1, 1, 1, 1, 5, 20, 40, 60, 80))),

@@ -192,7 +192,7 @@ static const struct cli_verb verbs[] = {
      "the process, whatever ends it. Its last state is usually less than 10 seconds older than "
      "the\n"
      "end. FILE@-10m stands for the state 10 minutes before the last one. All verbs that take a\n"
-     "snapshot take a recording, except frag and verify. --names keeps the names of functions in "
+     "snapshot take a recording, except verify. --names keeps the names of functions in "
      "the file, for a machine\n"
      "without the program's files.\n\n"
      "Prints how the process ended, as far as this can be told, its last state, the call paths\n"

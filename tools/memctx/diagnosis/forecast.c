@@ -119,7 +119,7 @@ void forecast_use(struct finding *finding, const struct forecast *forecast) {
 
 /* Returns the rate at which this growth takes what the limit counts. */
 static double counted_per_s(const struct finding_use *use, const struct limits_found *limit) {
-    return strncmp(limit->from, "RLIMIT_", 7) == 0 ? use->blocks_per_s : use->memory_per_s;
+    return limits_counts_addresses(limit) ? use->blocks_per_s : use->memory_per_s;
 }
 
 /* Returns a clause that says why the limit counts more or less than the program asks for; an empty

@@ -21,12 +21,10 @@
 /* Growth that is measured by time alone has to slow down more with more samples than this. */
 #define TIMES_MIN 4
 /* Chance explains growth of up to CHANCE times the standard deviation. Growth is even if its mean
- * is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not judged; if
- * the number of chunks came to an end, they are judged from SETTLED_CHUNKS chunks on. */
+ * is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not judged. */
 #define CHANCE 3.0
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
-#define SETTLED_CHUNKS 16
 /* are_few_that_change: most new chunks, and their most bytes */
 #define FEW_CHUNKS 3
 #define FEW_BYTES (32 * MIB)
@@ -150,7 +148,7 @@ static bool falls_somewhere(const double *x, size_t count) {
  * sample: a program that waits while somebody looks makes intervals of time uneven. */
 static bool few_are_slower(struct series *series, const double *seconds) {
     for (size_t i = 0; i < series->few_count; i++)
-        series->x[i] = (double)series->few[i];
+        series->x[i] = (double)i;
     return trend_is_slower(seconds, series->values, series->few_count) ||
            trend_slackens(series->x, series->values, series->few_count);
 }
@@ -160,7 +158,7 @@ static bool few_are_slower(struct series *series, const double *seconds) {
 static bool wanes_in_time(struct series *series, const double *seconds) {
     size_t count = series->few_count;
     for (size_t i = 0; i < count; i++)
-        series->x[i] = (double)series->few[i];
+        series->x[i] = (double)i;
     return count > TIMES_MIN ? trend_slows(seconds, series->values, count) ||
                                    (trend_wanes(seconds, series->values, count) &&
                                     trend_wanes(series->x, series->values, count))
@@ -168,41 +166,18 @@ static bool wanes_in_time(struct series *series, const double *seconds) {
                                    trend_slackens(series->x, series->values, count);
 }
 
-/* Sets allocs to the program's allocations without the new chunks of paths that keep most. Returns
- * false if these fall somewhere. */
-static bool take_load(const struct series *series, double *allocs) {
-    for (size_t i = 0; i < series->few_count; i++)
-        allocs[i] -= series->kept[series->few[i]];
-    return !falls_somewhere(allocs, series->few_count);
-}
-
-/* True if the path gains chunks, and allocates ever less for each allocation of the program, such
- * as a path that copies the vectors of a cache. Then its growth brings about its allocations, and
- * the number of these does not measure its load. A path that only resizes its chunks gains none. */
-static bool allocates_less(struct series *series, size_t number, const double *allocs) {
-    size_t count = series->few_count;
-    double load[TREND_FEW];
-    int64_t own[TREND_FEW];
-    memcpy(load, allocs, count * sizeof *load);
-    for (size_t i = 0; i < count; i++)
-        own[i] = series->rows[series->few[i]][number].allocs;
-    bool gains = series->rows[series->few[count - 1]][number].live_chunks >
-                 series->rows[series->few[0]][number].live_chunks;
-    return gains && take_load(series, load) &&
-           (trend_wanes(load, own, count) || trend_slows(load, own, count));
-}
-
 /* True if the growth of a path for each allocation of the program slows down. New chunks of paths
  * that keep most of their chunks do not count as load: they become fewer when growth slows down.
- * `slackens`: growth for each allocation of the path becomes a little slower, or the path allocates
- * ever less. */
+ * `slackens`: growth for each allocation of the path becomes a little slower. */
 static bool slows_with_load(struct series *series, bool slackens, const double *seconds,
                             double *allocs) {
     size_t count = series->few_count;
     double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
     if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
         return wanes_in_time(series, seconds) || (slackens && few_are_slower(series, seconds));
-    if (!take_load(series, allocs))
+    for (size_t i = 0; i < count; i++)
+        allocs[i] -= series->kept[series->few[i]];
+    if (falls_somewhere(allocs, count))
         return false;
     bool slows = trend_slows(allocs, series->values, count) ||
                  trend_bends(allocs, series->values, count) ||
@@ -227,11 +202,9 @@ static bool samples_slow_down(struct series *series, size_t number, const double
         trend_bends(series->x, series->values, count))
         return true;
     bool slackens = trend_slackens(series->x, series->values, count);
-    bool keeps = keeps_most(series, number);
-    bool less = !keeps && allocates_less(series, number, allocs);
-    if (!keeps && !slackens && !less)
+    if (!keeps_most(series, number) && !slackens)
         return false;
-    return slows_with_load(series, slackens || less, seconds, allocs);
+    return slows_with_load(series, slackens, seconds, allocs);
 }
 
 /* Sets series->values to the bytes of a path at all samples, and series->x to their numbers. The
@@ -339,8 +312,7 @@ static struct trend_line explaining_line(const struct series *series, int64_t by
  * come and go at random, and at the later sample there are more of them. The number of such chunks
  * varies by about the square root of the number of chunks that came or went, and by no more than
  * the square root of twice the number of live chunks. series->values are the bytes of the path. */
-static bool is_within_chance(const struct series *series, size_t number, size_t from, size_t to,
-                             double chunks_min) {
+static bool is_within_chance(const struct series *series, size_t number, size_t from, size_t to) {
     const struct sample_row *before = &series->rows[from][number];
     const struct sample_row *after = &series->rows[to][number];
     double chunks = (double)after->live_chunks;
@@ -349,7 +321,7 @@ static bool is_within_chance(const struct series *series, size_t number, size_t 
     double variance = moved < 2 * chunks ? moved : 2 * chunks;
     double grown =
         (double)(series->values[to] - series->values[from]) / (double)larger(1, mean_bytes(after));
-    return chunks >= chunks_min && grown * grown <= CHANCE * CHANCE * variance;
+    return chunks >= CHANCE_CHUNKS && grown * grown <= CHANCE * CHANCE * variance;
 }
 
 /* True if there are at most FEW_CHUNKS more chunks, of about the size as before and not very large,
@@ -373,19 +345,13 @@ static bool is_even(const struct series *series, size_t from, size_t to) {
 }
 
 /* True if the path grew in the first half of the time, and no more than by chance after that. A
- * table whose slots are filled and replaced at random grows in this way, and so does a full list
- * whose entries have random sizes. Two intervals cannot show that growth is even. */
+ * table whose slots are filled and replaced at random grows in this way. Two intervals cannot show
+ * that growth is even. */
 static bool has_settled(const struct series *series, size_t number, const struct trend *trend) {
     size_t from = trend->from, to = trend->to, middle = from + (to - from) / 2;
     int64_t first = series->values[middle] - series->values[from];
-    int64_t full = series->rows[middle][number].live_chunks;
-    bool no_more_chunks = series->rows[from][number].live_chunks < full;
-    for (size_t i = middle; i <= to; i++) /* chunks that realloc takes from other paths vary */
-        no_more_chunks = no_more_chunks && series->rows[i][number].live_chunks == full;
-    return to - from >= 3 &&
-           (no_more_chunks || series->values[to] - series->values[middle] <= first / 3 * 2) &&
-           is_within_chance(series, number, middle, to,
-                            no_more_chunks ? SETTLED_CHUNKS : CHANCE_CHUNKS) &&
+    return to - from >= 3 && series->values[to] - series->values[middle] <= first / 3 * 2 &&
+           is_within_chance(series, number, middle, to) &&
            (to - middle == 2 || !is_even(series, middle, to));
 }
 
@@ -474,7 +440,7 @@ struct growth growth_of(struct series *series, size_t number) {
                             .allocs = larger(0, to->allocs - from->allocs),
                             .mean_bytes = mean_bytes(to),
                             .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
-    if (is_within_chance(series, number, trend.from, trend.to, CHANCE_CHUNKS) &&
+    if (is_within_chance(series, number, trend.from, trend.to) &&
         !is_even(series, trend.from, trend.to))
         return (struct growth){0};
     if (trend.kind == TREND_DIPS && are_few_that_change(from, to))
@@ -540,32 +506,13 @@ static void count_per_thread(const struct look *look, const struct series *serie
     growth->per_thread = each;
 }
 
-/* True if the dynamic loader allocated the chunks for an object that dlopen loaded. Chunks of the
- * object's own constructors are no such chunks: a function of the object allocated them. */
-static bool is_of_loader(const struct model *model, uint32_t context) {
-    struct who_step at = who_first(model, context);
-    while (at.context != WIRE_NONE && who_kind_of(model, at) != WHO_MEANS &&
-           who_kind_of(model, at) != WHO_MAIN) {
-        const struct model_names *names = model->contexts[at.context].frame->names;
-        const char *name =
-            names && names->count > at.function ? names->functions[at.function].name : NULL;
-        if (name && (strstr(name, "dlopen") || strstr(name, "dlmopen")))
-            return true;
-        at = who_next(model, at);
-    }
-    return false;
-}
-
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
-    struct growth sum = {.slowing = true,
-                         .seldom = true,
-                         .loaded = true,
-                         .line = line_of_suspect(look, series, growths, suspect)};
+    struct growth sum = {
+        .slowing = true, .seldom = true, .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t number = blame_number(&look->paths, suspect->members[k]);
         const struct growth *part = &growths[number];
-        sum.loaded = sum.loaded && is_of_loader(look->model, suspect->members[k]);
         if (look->paths.same[number] != number) /* its figures are in the row of an alike path */
             continue;
         if (part->kind != TREND_STEPS && part->kind > sum.kind)

@@ -23,7 +23,6 @@ struct growth {
     double seconds;     /* time in which it grew */
     bool slowing;       /* the growth becomes ever slower, like that of a cache that fills */
     bool seldom;        /* nearly all of the growth was in one or two intervals */
-    bool loaded; /* set only for a suspect: dlopen allocates the chunks for objects that it loads */
     /* Set only for a suspect; NULL: the memory is not freed as garbage. */
     const struct garbage *garbage;
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */

@@ -34,7 +34,7 @@
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
-    if (growth->slowing || growth->garbage || growth->seldom || growth->loaded || intervals < 3 ||
+    if (growth->slowing || growth->garbage || growth->seldom || intervals < 3 ||
         growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
     if (growth->kind == TREND_STEPS && !growth->line.steady)
@@ -70,10 +70,7 @@ static bool is_arena(const struct growth *growth) {
 static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->slowing   ? "hardly a leak: it grows less each time, like a cache that fills"
            : growth->garbage ? growth->garbage->sure
-           : growth->loaded
-               ? "hardly a leak: the loader allocates once for each object, and the same object "
-                 "is not loaded again"
-           : intervals < 3 ? "open: fewer than four looks show no trend"
+           : intervals < 3   ? "open: fewer than four looks show no trend"
            : growth->seldom
                ? "open: nearly all of the growth was in one or two intervals; a longer watch shows "
                  "whether it goes on"
@@ -111,9 +108,6 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
     if (growth->garbage)
         return cli_copy(growth->garbage->means);
-    if (growth->loaded)
-        return cli_copy("the dynamic loader keeps these chunks for the objects that dlopen loaded, "
-                        "until dlclose");
     if (growth->per_thread > 0)
         return growth->per_thread == 1
                    ? cli_format("about %" PRId64 " threads are new, one for each of these chunks",
@@ -306,7 +300,7 @@ static void tell_doubt(struct finding *finding, const struct growth *growth, siz
                        "without end.";
         finding->advice = "Nothing needs to be done if the number of entries has a limit. "
                           "Otherwise give the container that keeps these chunks a limit.";
-    } else if (intervals < 3 || growth->garbage || growth->seldom || growth->loaded) {
+    } else if (intervals < 3 || growth->garbage || growth->seldom) {
         finding->title = "growth that may go on";
     }
 }

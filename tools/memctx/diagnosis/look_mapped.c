@@ -353,13 +353,13 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
 }
 
 /* Adds the growth to finding->use, from which forecast_tell_ends makes the texts `out`. This
- * finding gets such a text, too. RLIMIT_AS and RLIMIT_DATA count addresses, of which the growth
- * in memory says nothing. */
+ * finding gets such a text, too. Some limits count addresses, of which the growth in memory says
+ * nothing. */
 static void tell_forecast(const struct look *look, struct finding *finding,
                           const struct mapped_trend *growth) {
     const struct samples_mapped *mapped = look->input->samples->mapped;
     const struct limits_found *limit = look->input->limit;
-    if (limit && strncmp(limit->from, "RLIMIT_", 7) == 0)
+    if (limit && limits_counts_addresses(limit))
         return;
     const struct forecast forecast = {.bytes_per_s = growth->line.slope,
                                       .since_s = mapped[growth->line.from].uptime_s,

@@ -38,7 +38,6 @@
 #define WANED_HALF 0.7
 #define NEAR_LINE 8     /* an element is near the line if it is off by at most 1/8 of the rise */
 #define LINE_ELEMENTS 4 /* trend_line needs at least this many elements */
-#define SLOW_ELEMENTS 4 /* trend_slows and trend_slackens need at least this many elements */
 #define STOPPED_INTERVALS 6 /* trend_stopped needs at least this many intervals */
 #define STEP_PART 4         /* a step is at least 1/4 of the value before it */
 #define OVERDUE 1.1         /* the next step is overdue after this many times the expected time */
@@ -181,7 +180,7 @@ static bool is_below(double rate, double first, double in_window, const double *
 }
 
 bool trend_slows(const double *x, const int64_t *values, size_t count) {
-    if (count < SLOW_ELEMENTS)
+    if (count < 4)
         return false;
     double first = rate_at(x, values, 1), rate = first;
     for (size_t i = 2; i < count; i++) {
@@ -197,7 +196,7 @@ bool trend_slows(const double *x, const int64_t *values, size_t count) {
  * the first. */
 static bool falls_to(const double *x, const int64_t *values, size_t count, double most,
                      double share) {
-    if (count < SLOW_ELEMENTS)
+    if (count < 4)
         return false;
     for (size_t i = 2; i < count; i++)
         if (rate_at(x, values, i) > most * rate_at(x, values, i - 1))
@@ -323,10 +322,6 @@ size_t trend_few(const double *x, size_t count, size_t *few) {
         if (chosen == 0 || at > few[chosen - 1])
             few[chosen++] = at;
     }
-    if (chosen >= SLOW_ELEMENTS || count < SLOW_ELEMENTS)
-        return chosen;
-    for (chosen = 0; chosen < TREND_FEW && chosen < count; chosen++)
-        few[chosen] = count <= TREND_FEW ? chosen : chosen * (count - 1) / (TREND_FEW - 1);
     return chosen;
 }
 

@@ -68,9 +68,8 @@ struct trend_line trend_line_of_steps(const double *x, const int64_t *values, si
 bool trend_stopped(const double *x, const int64_t *values, size_t count);
 
 /* Chooses at most TREND_FEW elements, about evenly spaced in x, among them the first and the last,
- * so that chance in one of many intervals decides nothing. If most elements are close together in
- * x, as when a program stood still for a long time, chooses evenly spaced indices instead: too few
- * elements show no trend. Writes the indices to `few`; returns their number. */
+ * so that chance in one of many intervals decides nothing. Writes their indices to `few`; returns
+ * their number. */
 #define TREND_FEW 5
 size_t trend_few(const double *x, size_t count, size_t *few);
 

@@ -353,6 +353,10 @@ static void take_commit_limit(const struct search *search) {
         snprintf(found->from, sizeof found->from, "CommitLimit of the machine");
 }
 
+bool limits_counts_addresses(const struct limits_found *limit) {
+    return strncmp(limit->from, "RLIMIT_", 7) == 0 || strncmp(limit->from, "CommitLimit", 11) == 0;
+}
+
 static void find(const struct search *search) {
     char path[PATH_MAX];
     take_groups(search);

@@ -34,6 +34,10 @@ struct limits_found {
     char from[320];     /* "memory.max of /a/b", for messages */
 };
 
+/* True if the limit counts addresses, touched or not (RLIMIT_AS, RLIMIT_DATA, CommitLimit), and not
+ * resident memory. */
+bool limits_counts_addresses(const struct limits_found *limit);
+
 #define LIMITS_MOST 24
 
 /* Of more limits than LIMITS_MOST, those that leave most are left out. */

@@ -113,7 +113,7 @@ void reading_finish(struct symbols_work *work, struct model *model,
 }
 
 void reading_refuse_recording(const struct model *model, const char *what) {
-    if (model->recording) {
+    if (model_has_sums_only(model)) { /* also a snapshot of a recording */
         cli_die(CLI_REFUSED,
                 "%s: a recording holds no %s; ask the process while it runs, or keep a snapshot "
                 "with memctx dump %" PRId64 " -o FILE",
