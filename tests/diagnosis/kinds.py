@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Programs of kinds that the other files do not have, and programs in which one call path holds most
-memory."""
+"""Programs of kinds that the other files do not have, and programs in which one call path holds
+most memory."""
 import os
 import re
 

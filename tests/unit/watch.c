@@ -455,6 +455,37 @@ Test(limits, damaged_files_are_left_out, .init = make_tree) {
     cr_assert_eq(find(), 8 * MI);
 }
 
+static bool is_throttled(struct limits_throttled *throttled) {
+    limits_read_mounts(&mounts, root);
+    return limits_find_throttled(&mounts, 7, throttled);
+}
+
+/* Above memory.high, the kernel makes threads wait that allocate. */
+Test(limits, group_above_memory_high, .init = make_tree) {
+    struct limits_throttled throttled;
+    put("/proc/self/mountinfo", V2_MOUNT);
+    put("/proc/7/cgroup", "0::/pods/pod1\n");
+    cr_assert_not(is_throttled(&throttled));
+    put("/sys/fs/cgroup/pods/memory.high", "3000000\n");
+    put("/sys/fs/cgroup/pods/memory.current", "3600000\n");
+    put("/sys/fs/cgroup/pods/memory.stat", "inactive_file 600000\n");
+    cr_assert_not(is_throttled(&throttled), "no pressure is known");
+    put("/sys/fs/cgroup/pods/memory.pressure",
+        "some avg10=0.00 avg60=4.90 avg300=0.00 total=1\nfull avg10=0.00 avg60=90.00\n");
+    cr_assert_not(is_throttled(&throttled));
+    put("/sys/fs/cgroup/pods/memory.pressure", "some avg10=0.00 avg60=37.20 avg300=0.00 total=1\n");
+    cr_assert(is_throttled(&throttled));
+    cr_assert_eq(throttled.high_bytes, 3000000);
+    cr_assert_eq(throttled.used_bytes, 3000000);
+    cr_assert_eq(throttled.waited_percent, 37);
+    cr_assert_str_eq(throttled.group, "/pods");
+    put("/sys/fs/cgroup/pods/memory.stat", "inactive_file 700000\n");
+    cr_assert_not(is_throttled(&throttled), "the kernel can still drop contents of files");
+    put("/sys/fs/cgroup/pods/memory.stat", "");
+    put("/sys/fs/cgroup/pods/memory.high", "max\n");
+    cr_assert_not(is_throttled(&throttled));
+}
+
 static struct limits_left left;
 
 /* Returns the bytes left below the limit that leaves the fewest; -1: no limit is known. */

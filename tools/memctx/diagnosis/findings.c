@@ -93,6 +93,30 @@ static void look_for_near_limit(struct look *look, const struct rule *rule) {
     free(live);
 }
 
+/* Finds that the kernel makes the threads of the process wait, because its control group is above
+ * memory.high. */
+static void look_for_throttling(struct look *look, const struct rule *rule) {
+    const struct limits_throttled *group = look->input->throttled;
+    if (!group)
+        return;
+    int64_t rss = model_tame(look->input->ledger->rss_bytes);
+    bool holds = rss >= group->high_bytes / HOLDER_PART; /* else other processes are to blame */
+    struct finding *finding = finding_new(look, rule, holds ? SEVERITY_WARNING : SEVERITY_INFO,
+                                          rss < group->used_bytes ? rss : group->used_bytes,
+                                          share(rss, group->high_bytes));
+    finding->evidence = cli_format(
+        "memory.high of cgroup %s is %s, and its processes use %s without what the kernel can "
+        "drop; "
+        "in the last minute, tasks of the group waited for memory %d %% of the time; the resident "
+        "set of this process is %s",
+        group->group, look_bytes(group->high_bytes), look_bytes(group->used_bytes),
+        group->waited_percent, look_bytes(rss));
+    finding->verdict = cli_format("the kernel slows this process down, because its control group "
+                                  "uses %s, and memory.high is %s",
+                                  look_bytes(group->used_bytes), look_bytes(group->high_bytes));
+    finding->action = look_closer(look, "dump", " --flat", finding);
+}
+
 /* --- harmless memory, and memory that is not from malloc ------------------------------------- */
 
 /* Returns the highest resident set of the process so far; for a recording, the highest one in its
@@ -294,6 +318,12 @@ static const struct rule rules[] = {
     {"near-limit", "little memory left below a limit",
      "If the process needs more than that at once, malloc fails, or the kernel kills the process.",
      "Raise the limit, or let the program hold less.", COUNTED, look_for_near_limit},
+    {"throttled", "the kernel slows the process down",
+     "Above memory.high the kernel does not refuse memory. It makes each thread that allocates "
+     "wait "
+     "while it takes memory back from the group.",
+     "Raise memory.high (MemoryHigh= of systemd), or let the processes of the group hold less.",
+     "certain: figures of the kernel", look_for_throttling},
     {"rounding", "sizes just above a block size",
      "Each chunk occupies a whole block of the next larger size.",
      "Slightly smaller chunks, or several objects in one chunk, would save the difference.",

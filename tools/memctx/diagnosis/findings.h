@@ -97,6 +97,7 @@ struct findings_input {
     /* the memory limit that leaves fewest bytes, the first of limit_count; NULL: not known */
     const struct limits_found *limit;
     size_t limit_count;
+    const struct limits_throttled *throttled; /* NULL: the kernel does not slow the process down */
     const char *marks_kept; /* the setting `marks` of the process; NULL: not asked */
     int64_t foreign_frees;  /* frees that the library ignored; WIRE_UNKNOWN: not asked */
 };

@@ -250,51 +250,57 @@ static bool read_figure(const char *path, const char *name, int64_t *value) {
     return figure.known;
 }
 
+/* Reads the bytes that a group uses, without those that the kernel takes back before it refuses
+ * memory or kills a process. False: they are not known. */
+static bool read_used(const struct group *group, const struct group_files *files, int64_t *used) {
+    char path[PATH_MAX + 64];
+    if (!read_number(group, files->usage, used))
+        return false;
+    snprintf(path, sizeof path, "%s/memory.stat", group->folder);
+    for (size_t i = 0; i < sizeof files->reclaimable / sizeof files->reclaimable[0]; i++) {
+        int64_t part = 0;
+        if (files->reclaimable[i] && read_figure(path, files->reclaimable[i], &part))
+            *used -= part;
+    }
+    return true;
+}
+
 static void take_group(const struct search *search, const struct group *group,
                        const struct group_files *files) {
-    int64_t bytes, usage = 0, cache = 0;
-    if (!read_number(group, files->limit, &bytes) || bytes >= V1_UNLIMITED)
+    int64_t bytes, used = 0;
+    if (!read_number(group, files->limit, &bytes) || bytes >= V1_UNLIMITED ||
+        (search->all && !read_used(group, files, &used)))
         return;
-    if (search->all) {
-        if (!read_number(group, files->usage, &usage))
-            return;
-        char path[PATH_MAX + 64];
-        snprintf(path, sizeof path, "%s/memory.stat", group->folder);
-        /* the kernel takes these back before it refuses memory or kills a process */
-        for (size_t i = 0; i < sizeof files->reclaimable / sizeof files->reclaimable[0]; i++) {
-            int64_t part = 0;
-            if (files->reclaimable[i] && read_figure(path, files->reclaimable[i], &part))
-                cache += part;
-        }
-    }
-    struct limits_found *found = take(search, bytes, bytes - usage + cache);
+    struct limits_found *found = take(search, bytes, bytes - used);
     if (found)
         snprintf(found->from, sizeof found->from, "%s of %s%.250s", files->limit,
                  search->all ? "cgroup " : "", group->path);
 }
 
+#define RECLAIMABLE                                                                                \
+    { "inactive_file", "active_file", "slab_reclaimable" }
+static const struct group_files memory_max = {"memory.max", "memory.current", RECLAIMABLE},
+                                memory_high = {"memory.high", "memory.current", RECLAIMABLE},
+                                version_1 = {"memory.limit_in_bytes",
+                                             "memory.usage_in_bytes",
+                                             {"total_inactive_file", "total_active_file"}};
+
+#undef RECLAIMABLE
+
 /* Looks at a group and at all groups above it. A search for all limits ignores memory.high, which
  * slows a process down but does not stop its growth. */
 static void take_groups(const struct search *search) {
-#define RECLAIMABLE                                                                                \
-    { "inactive_file", "active_file", "slab_reclaimable" }
-    static const struct group_files max = {"memory.max", "memory.current", RECLAIMABLE},
-                                    high = {"memory.high", "memory.current", RECLAIMABLE},
-                                    v1 = {"memory.limit_in_bytes",
-                                          "memory.usage_in_bytes",
-                                          {"total_inactive_file", "total_active_file"}};
-#undef RECLAIMABLE
     struct groups groups;
     find_groups(&groups, search->mounts, search->pid);
     if (groups.v2.path[0] != '\0')
         do {
-            take_group(search, &groups.v2, &max);
+            take_group(search, &groups.v2, &memory_max);
             if (search->smallest)
-                take_group(search, &groups.v2, &high);
+                take_group(search, &groups.v2, &memory_high);
         } while (group_up(&groups.v2));
     if (groups.v1.path[0] != '\0')
         do
-            take_group(search, &groups.v1, &v1);
+            take_group(search, &groups.v1, &version_1);
         while (group_up(&groups.v1));
 }
 
@@ -353,10 +359,6 @@ static void take_commit_limit(const struct search *search) {
         snprintf(found->from, sizeof found->from, "CommitLimit of the machine");
 }
 
-bool limits_counts_addresses(const struct limits_found *limit) {
-    return strncmp(limit->from, "RLIMIT_", 7) == 0 || strncmp(limit->from, "CommitLimit", 11) == 0;
-}
-
 static void find(const struct search *search) {
     char path[PATH_MAX];
     take_groups(search);
@@ -378,6 +380,40 @@ void limits_find_left(const struct limits_mounts *mounts, pid_t pid, struct limi
     const struct search search = {.mounts = mounts, .pid = pid, .all = left};
     find(&search);
     take_commit_limit(&search);
+}
+
+#define THROTTLED_PERCENT 5 /* share of the last minute in which tasks waited */
+#define HIGH_PART 64        /* memory.high is used up if less than 1/HIGH_PART of it is left */
+
+/* Returns the share of the last minute, in percent, in which at least one task of the group waited
+ * for memory; -1: not known. */
+static int read_waited(const struct group *group) {
+    char path[PATH_MAX + 64], text[512];
+    snprintf(path, sizeof path, "%s/memory.pressure", group->folder);
+    if (!read_text(path, text, sizeof text) || strncmp(text, "some ", 5) != 0)
+        return -1;
+    const char *average = strstr(text, "avg60=");
+    return average ? (int)strtol(average + strlen("avg60="), NULL, 10) : -1;
+}
+
+bool limits_find_throttled(const struct limits_mounts *mounts, pid_t pid,
+                           struct limits_throttled *throttled) {
+    struct groups groups;
+    find_groups(&groups, mounts, pid);
+    if (groups.v2.path[0] == '\0')
+        return false;
+    do {
+        int64_t bytes, used;
+        int waited = read_waited(&groups.v2);
+        if (waited < THROTTLED_PERCENT || !read_number(&groups.v2, memory_high.limit, &bytes) ||
+            !read_used(&groups.v2, &memory_high, &used) || used < bytes - bytes / HIGH_PART)
+            continue;
+        *throttled = (struct limits_throttled){
+            .high_bytes = bytes, .used_bytes = used, .waited_percent = waited};
+        snprintf(throttled->group, sizeof throttled->group, "%.250s", groups.v2.path);
+        return true;
+    } while (group_up(&groups.v2));
+    return false;
 }
 
 /* --- pressure -------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 /* Where the memory controllers of version 2 and 1 are mounted. `point` is empty if there is no such
@@ -36,14 +37,25 @@ struct limits_found {
 
 /* True if the limit counts addresses, touched or not (RLIMIT_AS, RLIMIT_DATA, CommitLimit), and not
  * resident memory. */
-bool limits_counts_addresses(const struct limits_found *limit);
+static inline bool limits_counts_addresses(const struct limits_found *limit) {
+    return strncmp(limit->from, "RLIMIT_", 7) == 0 || strncmp(limit->from, "CommitLimit", 11) == 0;
+}
 
 #define LIMITS_MOST 24
+
+/* A control group whose memory.high is used up, so that the kernel makes its threads wait. */
+struct limits_throttled {
+    int64_t high_bytes;
+    int64_t used_bytes; /* without what the kernel can drop */
+    int waited_percent; /* share of the last minute in which at least one task waited for memory */
+    char group[256];
+};
 
 /* Of more limits than LIMITS_MOST, those that leave most are left out. */
 struct limits_left {
     struct limits_found list[LIMITS_MOST];
     size_t count;
+    struct limits_throttled throttled; /* set by the caller of limits_find_throttled */
 };
 
 /* Reads the mounts that this process sees. `root` must stay valid. */
@@ -61,6 +73,11 @@ bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
  * caches of the kernel count as left, and swap does not. A limit is left out if its use cannot be
  * read. The member `from` is "memory.max of cgroup /a/b". */
 void limits_find_left(const struct limits_mounts *mounts, pid_t pid, struct limits_left *left);
+/* Finds a control group, that of the process or one above it, that has used up its memory.high, and
+ * whose tasks waited for memory for a twentieth of the last minute or longer. Of more such groups,
+ * finds the innermost. False: there is none. */
+bool limits_find_throttled(const struct limits_mounts *mounts, pid_t pid,
+                           struct limits_throttled *throttled);
 /* Finds the file of the process's memory pressure: the file of its cgroup, or of the nearest cgroup
  * above it that has one, else the file of the machine. Returns false if there is none. */
 bool limits_find_pressure(const struct limits_mounts *mounts, pid_t pid, char *path,

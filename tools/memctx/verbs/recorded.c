@@ -19,6 +19,8 @@ void recorded_take(struct findings_input *input, const struct target *target,
         limits_find_left(&mounts, target->facts.thread, limits);
         input->limit = limits->count > 0 ? limits->list : NULL;
         input->limit_count = limits->count;
+        if (limits_find_throttled(&mounts, target->facts.thread, &limits->throttled))
+            input->throttled = &limits->throttled;
     }
     if (!recording)
         return;
