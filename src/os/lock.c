@@ -69,7 +69,7 @@ static NOINLINE void reach_for_control(void) {
 }
 
 static void rank_enter(const struct lock *lock) {
-    if (!held_ranks) { /* else the first lock of this thread has reached */
+    if (!held_ranks) { /* for its first lock, a thread has written to this stack */
         if (lock->rank == RANK_CONTROL)
             reach_for_control();
         else
