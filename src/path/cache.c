@@ -508,12 +508,13 @@ static bool frame_in_libc(const struct stack_frame *frame) {
  * start the thread: _start of the program, and in libc __libc_start_main and the function that
  * calls main; or clone and start_thread of libc. These frames stay where they are as long as the
  * thread lives. So if the return address into the innermost libc frame is where a walk found it,
- * the frames further out are unchanged, too. */
+ * the frames further out are unchanged, too. The outermost of them has no checks, because its
+ * unwind information says that nothing called it. */
 static unsigned checks_of_start(const struct stack *stack) {
     const struct stack_frame *frames = stack->frames; /* the outermost first */
     unsigned last = stack->count > 4 && frame_in_libc(&frames[2]) ? 2 : 1;
-    if (stack->end != STACK_COMPLETE || stack->count < 4 || !frame_in_libc(&frames[1]) ||
-        frame_in_libc(&frames[last + 1]))
+    if (stack->end != STACK_COMPLETE || stack->count < 4 || frames[0].checks ||
+        !frame_in_libc(&frames[1]) || frame_in_libc(&frames[last + 1]))
         return 0;
     return frames[last].checks;
 }

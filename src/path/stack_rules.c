@@ -187,18 +187,19 @@ static int take_over(struct walker *walker, int join, int different) {
     }
 }
 
-/* Adds a new frame to the stack, as its innermost frame. */
-INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool outermost) {
+/* Adds a new frame to the stack, as its innermost frame. `open`: the walk stopped at this frame and
+ * did not look further out, so the words that the frame's step read prove nothing. */
+INLINE void put(struct stack *stack, const struct stack_fresh *fresh, bool open) {
     struct stack_frame *frame = &stack->frames[stack->count];
     *frame = fresh->frame;
     frame->rbp_use = -1;
-    if (!outermost) {
+    if (!open) {
         /* The checks go in reverse order, because they are compared from the last to the first. */
         for (unsigned i = fresh->frame.checks; i-- > 0;)
             stack->checks[stack->check_count++] = fresh->checks[i];
         if (fresh->frame.rbp_use == USES_RBP)
             frame->rbp_use = (int16_t)(stack->check_count - 1);
-        else if (fresh->frame.caller_rbp == RBP_KEPT)
+        else if (fresh->frame.caller_rbp == RBP_KEPT && stack->count)
             frame->rbp_use = frame[-1].rbp_use;
     }
     frame->checks = (uint16_t)stack->check_count;
@@ -256,8 +257,9 @@ static bool end_walk(struct walker *walker, int joined, enum stack_end end) {
     stack->count = (uint32_t)(joined + 1);
     if (stack->kept > stack->count)
         stack->kept = stack->count;
-    for (unsigned i = walker->count; i-- > 0;)
-        put(stack, &stack->fresh[i], joined < 0 && i + 1 == walker->count);
+    bool open = joined < 0 && stack->end == STACK_OPEN; /* holds for the outermost fresh frame */
+    for (unsigned i = walker->count; i-- > 0; open = false)
+        put(stack, &stack->fresh[i], open);
     return true;
 }
 
@@ -303,8 +305,10 @@ void stack_walk_by_rules(struct stack *stack, uintptr_t frame, unsigned depth) {
             end = STACK_BROKEN;
             break;
         }
-        /* The kernel and makecontext end some stacks by a return address of 0. A signal at address
-         * 0 means that the program called a null pointer. */
+        /* The kernel and makecontext end some stacks by a return address of 0. This word is a check
+         * of the outermost frame: another frame may stand in its place later, where a program
+         * copies stacks (greenlets). A signal at address 0 means that the program called a null
+         * pointer. */
         if (UNLIKELY(!walker.address)) {
             end = kind == CFI_SIGNAL ? STACK_NO_CFI : STACK_COMPLETE;
             break;

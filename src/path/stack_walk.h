@@ -63,6 +63,8 @@ INLINE int join_at(struct stack *stack, int join, unsigned wanted, uintptr_t rbp
     while ((check = stack_compare(check, last)) > last) {
         uint64_t word = word_at((--check)->at);
         int k = (int)(check - stack->checks);
+        if (UNLIKELY(k < stack->frames[0].checks))
+            return k;                    /* the outermost frame has a caller now */
         int i = k < join ? k : join - 1; /* the step that read check k leads to frame i */
         while (stack->frames[i].checks > k)
             i--;

@@ -328,6 +328,10 @@ MUTANTS = {
         "            __builtin_trap();\n"
         "        stack->low = page;\n        stack->high = page + OS_PAGE_BYTES;\n    } else",
         ["threads-fiber", "threads-signal-on-other-stack"]),
+    "a-return-address-of-0-is-not-compared": (
+        "src/path/stack_rules.c", "joined < 0 && stack->end == STACK_OPEN;", "joined < 0;",
+        ["unit:stack/a_frame_without_a_caller_may_have_one_later",
+         "unit:cache/a_trace_compares_the_return_address_of_0"]),
     "a-first-allocation-can-be-cancelled": (
         "src/api/thread.c", "    tell_of_end(heap);\n    return heap;",
         "    tell_of_end(heap);\n    extern void pthread_testcancel(void) __attribute__((weak));\n"

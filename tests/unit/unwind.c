@@ -170,6 +170,44 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
 
 /* The hints point behind the end of the stack, which has become smaller: no memory behind its end
  * may be read. */
+/* Writes a stack whose outermost frame is the first one, or the first one's caller. */
+static void write_stack(uintptr_t words[12], bool has_caller) {
+    uintptr_t pc = return_address();
+    words[0] = (uintptr_t)&words[4];
+    words[1] = pc;
+    words[4] = (uintptr_t)&words[8];
+    words[5] = has_caller ? pc : 0;
+    words[9] = 0;
+}
+
+/* A greenlet library copies stacks into and out of one piece of memory, so another frame may stand
+ * where the outermost frame of a thread stood. */
+Test(stack, a_frame_without_a_caller_may_have_one_later) {
+    uintptr_t words[12] = {0};
+    unwind_rules_init();
+    cr_assert(stack_make_room(&kept, 1) && stack_make_room(&fresh, 1));
+    for (int i = 0; i < 6; i++) {
+        write_stack(words, i % 3);
+        compare_walks((uintptr_t)words);
+        cr_assert_eq(kept.count, i % 3 ? 2 : 1);
+        cr_assert_eq(kept.end, STACK_COMPLETE);
+    }
+    cr_assert_gt(reused, 1);
+}
+
+Test(cache, a_trace_compares_the_return_address_of_0) {
+    uintptr_t words[12] = {0};
+    unwind_rules_init();
+    cr_assert(cache_make(paths) && stack_make_room(&fresh, 1));
+    paths->fast_generation = unwind_rules_generation;
+    for (int i = 0; i < 40; i++) {
+        write_stack(words, i / 5 % 2);
+        use_cache((uintptr_t)words);
+    }
+    cr_assert_eq(view_count, 2);
+    cr_assert_gt(hits, 10);
+}
+
 Test(cache, hints_lead_no_further_than_to_mapped_memory) {
     uint64_t hash, *end = mmap(NULL, 4 * OS_PAGE_BYTES, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
