@@ -5,7 +5,6 @@
 #include "context/evict.h"
 #include "context/tree.h"
 #include "context/verify.h"
-#include "path/functions.h"
 #include "path/oracle.h"
 
 struct view *context_view_fixed(struct heap *heap, uint32_t fixed_context) {
@@ -27,8 +26,6 @@ static void verify(struct heap *heap, const struct view *view) {
     if (!oracle_is_loaded() || heap->state == HEAP_SHARED || view->context < TREE_FIXED_COUNT ||
         tree_is_named(view->context))
         return;
-    if (paths->fold_epoch && paths->fold_epoch != load_relaxed(&function_epoch))
-        return; /* other functions are folded now than when the path was found */
     verify_path(view->context, (unsigned)load_relaxed(&options.depth), paths->fold_epoch);
 }
 

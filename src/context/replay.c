@@ -15,7 +15,8 @@ struct change {
     /* place of the word with the rbp of the frame that stays. This and all other places are counted
      * in words of 8 bytes, from the exported function's frame pointer upwards. */
     uint16_t stay_rbp_at;
-    struct { /* the new frames, the outermost first */
+    uint16_t stay_length; /* length of that frame's path */
+    struct {              /* the new frames, the outermost first */
         uintptr_t address;
         uint64_t rule;
         uint32_t node, low_proof; /* low_proof: the lower half of stack_frame.proof */
@@ -128,7 +129,7 @@ INLINE int may_be(const struct stack *stack, const struct change *change, uintpt
     int stay = (int)stack->count - 1 - change->left;
     const struct stack_frame *kept = &stack->frames[stay];
     uintptr_t base = sp - 16;
-    if (stay < 0 || kept->node != change->stay || !kept->length ||
+    if (stay < 0 || kept->node != change->stay || kept->length != change->stay_length ||
         kept->sp != sp + change->stay_above || kept->sp > stack->high ||
         (kept->rbp_use >= 0 &&
          word_at(at_place(base, change->stay_rbp_at)) != stack->checks[kept->rbp_use].value))
@@ -292,7 +293,8 @@ void replay_note(struct paths *paths, struct view *view) {
                             .stay = stay->node,
                             .stay_above = (uint32_t)(stay->sp - leaf->sp),
                             .left = (uint16_t)(replays->count - kept),
-                            .count = (uint16_t)count};
+                            .count = (uint16_t)count,
+                            .stay_length = stay->length};
     uintptr_t base = leaf->sp - 16, rbp_at = 0;
     for (uint32_t i = count; i-- > 0;) { /* from the innermost frame on, to know where rbp is */
         const struct stack_frame *frame = &stack->frames[kept + i];

@@ -2,6 +2,7 @@
 /* Compares a context's path with libunwind's; see verify.h. */
 #include "context/verify.h"
 #include "context/tree.h"
+#include "path/functions.h"
 #include "path/oracle.h"
 #include "path/stack.h"
 
@@ -74,7 +75,8 @@ static void cut(const struct path *raw, unsigned depth, bool folding, struct pat
     path->count = count;
 }
 
-NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
+NOINLINE void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch) {
+    bool folding = fold_epoch;
     struct path ours, raw, folded;
     unsigned sites;
     bool complete;
@@ -103,6 +105,8 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, bool folding) {
     }
     if (folding && !complete && at < count)
         return; /* which loops are erased depends on outer frames that libunwind did not reach */
+    if (folding && (longer || at < ours.count) && function_epoch_settled() != fold_epoch)
+        return; /* other functions are folded now than when the path was found */
     oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at,
                  longer ? ours.count : count, folded.count < ours.count);
 }

@@ -10,7 +10,8 @@
 #include "path/unwind_rules.h"
 
 /* Compares the calling function's stack with the path that the tree has for this context. Counts
- * the result in oracle_counts. */
-void verify_path(uint32_t context, unsigned depth, bool folding);
+ * the result in oracle_counts. `fold_epoch`: function_epoch when the path was found; 0: no function
+ * was folded. If other functions are folded by now, the path is not judged. */
+void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch);
 
 #endif

@@ -197,6 +197,13 @@ static void fold(void) {
     store_release(&function_epoch, function_epoch + 1);
 }
 
+uint32_t function_epoch_settled(void) {
+    lock_take(&unwind_rules_lock); /* fold holds it */
+    uint32_t epoch = function_epoch;
+    lock_release(&unwind_rules_lock);
+    return epoch;
+}
+
 /* Returns the function's entry. A new function gets the entry of the one that recurred least: if
  * two functions took the only entry away from each other, none would ever be folded. */
 static struct recurring *recurring_of(uintptr_t function) {

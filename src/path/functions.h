@@ -39,6 +39,9 @@ INLINE bool function_holds(struct cfi_function function, uintptr_t address, bool
  * function is folded, and function_epoch changes. */
 void function_recurs(uintptr_t function);
 INTERNAL uint32_t function_epoch; /* atomic; 0: no function was ever folded */
+/* Returns function_epoch when no thread is changing which functions are folded. While a thread does
+ * that, rules may have numbers of the next epoch already. */
+uint32_t function_epoch_settled(void);
 /* Atomic: number of folded functions, including those that are unfolded at present. */
 INTERNAL uint32_t function_count;
 

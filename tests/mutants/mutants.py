@@ -328,6 +328,9 @@ MUTANTS = {
         "            __builtin_trap();\n"
         "        stack->low = page;\n        stack->high = page + OS_PAGE_BYTES;\n    } else",
         ["threads-fiber", "threads-signal-on-other-stack"]),
+    "a-change-is-replayed-on-a-path-of-another-length": (
+        "src/context/replay.c", "kept->length != change->stay_length", "!kept->length",
+        ["preload:oracle_chains"]),
     "a-return-address-of-0-is-not-compared": (
         "src/path/stack_rules.c", "joined < 0 && stack->end == STACK_OPEN;", "joined < 0;",
         ["unit:stack/a_frame_without_a_caller_may_have_one_later",

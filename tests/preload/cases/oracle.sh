@@ -122,6 +122,28 @@ test_oracle_programs() {
     oracle 1 100 dlopen_loop "$bin_dir/dlopen_loop" "$bin_dir"
 }
 
+# Small tables, so that functions are folded, paths wait, and replays are made.
+test_oracle_wander() {
+    build wander
+    local setting
+    for setting in MEMCTX_TABLES=1M MEMCTX_TABLES=4M,MEMCTX_DEPTH=128 \
+        MEMCTX_TABLES=1M,MEMCTX_DEPTH=8 MEMCTX_TABLES=1M,MEMCTX_FOLD=off; do
+        echo "$setting:"
+        (
+            IFS=,
+            # shellcheck disable=SC2086
+            export $setting
+            unset IFS
+            oracle 3 10000 wander "$bin_dir/wander" 3 20000
+        ) || exit
+    done
+}
+
+test_oracle_chains() {
+    build chains
+    MEMCTX_TABLES=1M oracle 5 10000 chains "$bin_dir/chains"
+}
+
 test_oracle_rust() {
     HOME=$user_home need_working rustc --version
     build rust_program
