@@ -9,6 +9,7 @@
 #include "region/hooks.h"
 #include "region/page_kinds.h"
 #include "region/region.h"
+#include "region/reset.h"
 
 struct page *region_page_of(const void *chunk) {
     struct page *page = region_is_behind_segment(chunk) ? NULL : segment_page_of(chunk);
@@ -68,7 +69,11 @@ COLD void region_report(enum region_misuse misuse, const struct page *page, cons
         [MISUSE_FREED_IN_RESET] =
             "memctx: a context was reset while another thread freed a chunk in the page ",
     };
-    text_add(&text, words[misuse]);
+    /* After a reset, the blocks of the page may start at other addresses than before it. */
+    bool may_be_reset = misuse == MISUSE_INTERIOR && page->view && region_is_named(page->view);
+    text_add(&text, may_be_reset
+                        ? "memctx: free of a chunk that a reset freed, or of an invalid pointer "
+                        : words[misuse]);
     text_add_hex(&text, (uintptr_t)chunk);
     kind->describe(page, &text);
     if (context != REGION_NO_CONTEXT) {

@@ -124,6 +124,17 @@ static void freed_after_reset(void) {
     free(chunk);
 }
 
+/* The first chunks of this context are in shared pages, the later ones in pages that it keeps at
+ * the reset. */
+static void freed_after_reset_of_pages(void) {
+    memctx_t context = make(NULL, "pages");
+    char *chunk = NULL;
+    for (int i = 0; i < 10; i++)
+        chunk = memctx_alloc(context, 600);
+    memctx_reset(context);
+    free(chunk);
+}
+
 static void parent_below_itself(void) {
     memctx_t top = make(NULL, "top"), below = make(top, "below");
     memctx_set_parent(top, below);
@@ -178,6 +189,7 @@ const struct use_case cases_of_misuse[] = {
     USE_CASE(taken_from_its_owner),
     USE_CASE(freed_twice),
     USE_CASE(freed_after_reset),
+    USE_CASE(freed_after_reset_of_pages),
     USE_CASE(parent_below_itself),
     USE_CASE(parent_of_another),
     USE_CASE(reset_above_the_current),
