@@ -8,9 +8,9 @@
 #include "diagnosis/garbage.h"
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
+#include "diagnosis/origin.h"
 #include "diagnosis/replaced.h"
 #include "diagnosis/rhythm.h"
-#include "model/frames.h"
 
 #define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
@@ -146,90 +146,6 @@ static struct forecast forecast_of(const struct series *series, const struct gro
                              .rough = growth->kind == TREND_STEPS};
 }
 
-/* True if Java code allocated the chunks, through a native method. Such a path leads through code
- * that the virtual machine compiled, which has no names. */
-static bool is_from_java_code(const struct look *look, const struct finding *finding) {
-    const struct model *model = look->model;
-    uint32_t context = finding->example;
-    for (; context != WIRE_NONE; context = model->contexts[context].parent) {
-        const struct model_frame *frame = model->contexts[context].frame;
-        const char *name =
-            frame->names && frame->names->count > 0 ? frame->names->functions[0].name : NULL;
-        if (name && (strncmp(name, "Java_", 5) == 0 || strncmp(name, "Unsafe_Alloc", 12) == 0))
-            return true;
-    }
-    return false;
-}
-
-/* True if code of this module calls the allocators of Python, whose chunks tracemalloc knows: the
- * interpreter and the modules that come with it. */
-static bool is_part_of_python(const struct model_module *module) {
-    const char *slash = strrchr(module->path, '/'), *name = slash ? slash + 1 : module->path;
-    return strncmp(name, "python", 6) == 0 || strncmp(name, "libpython", 9) == 0 ||
-           strstr(module->path, "/lib-dynload/");
-}
-
-/* True if more than half of the suspect's memory was allocated by libraries, or by modules that do
- * not come with Python. Libraries and such modules may call malloc itself. */
-static bool is_from_libraries(const struct look *look, const struct blame_suspect *suspect) {
-    const struct model *model = look->model;
-    int64_t all = 0, theirs = 0;
-    for (size_t k = 0; k < suspect->count; k++) {
-        uint32_t module = model->contexts[suspect->members[k]].frame->module;
-        int64_t bytes =
-            look->totals[blame_number(&look->paths, suspect->members[k])].requested_bytes;
-        all = model_tame(all + bytes);
-        if (module != WIRE_NONE && !is_part_of_python(&model->modules[module]))
-            theirs = model_tame(theirs + bytes);
-    }
-    return theirs > all / 2;
-}
-
-/* True if this module is an interpreter. A program that contains an interpreter, as redis-server
- * contains that of Lua, is none. */
-static bool is_interpreter(const struct model *model, uint32_t module) {
-    static const char *const names[] = {"perl", "php", "python", "ruby", "lua", "tcl"};
-    const char *name = module != WIRE_NONE ? frames_module_name(model, module) : "";
-    name += strncmp(name, "lib", 3) == 0 ? 3 : 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strncmp(name, names[i], strlen(names[i])) == 0)
-            return true;
-    return false;
-}
-
-/* True if the path leads through the loop of an interpreter, and all functions nearer to malloc
- * that tell something are in the module of that loop. */
-static bool leads_through_interpreter(const struct model *model, uint32_t context) {
-    uint32_t module = WIRE_NONE;
-    struct who_step at = who_first(model, context);
-    for (; at.context != WIRE_NONE; at = who_next(model, at)) {
-        enum who_kind kind = who_kind_of(model, at);
-        uint32_t its = model->contexts[at.context].frame->module;
-        if (kind == WHO_INTERPRETER)
-            return is_interpreter(model, its) && (module == WIRE_NONE || its == module);
-        if (kind != WHO_MEANS)
-            continue;
-        if (!is_interpreter(model, its) || (module != WIRE_NONE && its != module))
-            return false;
-        module = its;
-    }
-    return false;
-}
-
-/* True if functions of an interpreter allocated more than half of the suspect's memory while a
- * script ran. */
-static bool is_from_script(const struct look *look, const struct blame_suspect *suspect) {
-    int64_t all = 0, theirs = 0;
-    for (size_t k = 0; k < suspect->count; k++) {
-        uint32_t context = suspect->members[k];
-        int64_t bytes = look->totals[blame_number(&look->paths, context)].requested_bytes;
-        all = model_tame(all + bytes);
-        if (leads_through_interpreter(look->model, context))
-            theirs = model_tame(theirs + bytes);
-    }
-    return theirs > all / 2;
-}
-
 /* Returns the command or step that the user should take next. The caller frees it. */
 static char *what_is_next(const struct look *look, const struct finding *finding, size_t intervals,
                           bool tracemalloc_shows) {
@@ -247,7 +163,7 @@ static char *what_is_next(const struct look *look, const struct finding *finding
             "import threading, tracemalloc as t; t.start(9); a = t.take_snapshot()\n"
             "threading.Timer(60, lambda: [print(s, *s.traceback.format(), sep=\"\\n\") for s in "
             "t.take_snapshot().compare_to(a, \"traceback\")[:5]]).start()");
-    if (is_from_java_code(look, finding) && look_may_act(look->model))
+    if (origin_is_java(look, finding) && look_may_act(look->model))
         return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
                           look->model->pid);
     return look_closer(look, "dump", " --flat", finding);
@@ -265,13 +181,13 @@ static const char *advice_for(const struct look *look, const struct finding *fin
         return "A library, or a module in C, allocated most of this memory. tracemalloc shows only "
                "memory from the allocators of Python, so this memory may be missing there. Find "
                "out which objects of the script own this memory, and what should free it.";
-    if (is_from_java_code(look, finding))
+    if (origin_is_java(look, finding))
         return "Objects of Java own this memory: a direct buffer, or a stream or compressor that "
                "was not closed. The call path shows the native method that they called, but no "
                "Java method. A histogram of classes tells which objects become more as these "
                "chunks do; close these objects, or give the collection that keeps them a limit.";
     if ((suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER) ||
-        is_from_script(look, suspect))
+        origin_is_script(look, suspect))
         return "The call paths show the functions of the interpreter, not the lines of the script. "
                "Find out which objects of the script become more, and what should free them; or "
                "give the container that keeps them a limit.";
@@ -340,7 +256,7 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     free(count);
     free(stays);
     free(a_day);
-    bool tracemalloc_shows = look_is_python(look->model) && !is_from_libraries(look, suspect);
+    bool tracemalloc_shows = look_is_python(look->model) && !origin_is_libraries(look, suspect);
     const char *advice = advice_for(look, finding, suspect, growth, tracemalloc_shows);
     finding->advice = advice && !growth->slowing ? advice : finding->advice;
     finding->action = what_is_next(look, finding, intervals, tracemalloc_shows);

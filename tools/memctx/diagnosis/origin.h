@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * origin.h - tells whether memory was allocated for Java, for a script, or by libraries.
+ *
+ * For: advice. The call paths of such memory show the functions of a virtual machine or of an
+ * interpreter, and not the code that the user wrote.
+ */
+#ifndef MEMCTX_ORIGIN_H
+#define MEMCTX_ORIGIN_H
+
+#include "diagnosis/look.h"
+
+/* True if Java code allocated the finding's chunks, through a native method. Such a path leads
+ * through code that the virtual machine compiled, which has no names. */
+bool origin_is_java(const struct look *look, const struct finding *finding);
+/* True if more than half of the suspect's memory was allocated by libraries, or by modules that do
+ * not come with Python. Libraries and such modules may call malloc itself. */
+bool origin_is_libraries(const struct look *look, const struct blame_suspect *suspect);
+/* True if functions of an interpreter allocated more than half of the suspect's memory while a
+ * script ran. */
+bool origin_is_script(const struct look *look, const struct blame_suspect *suspect);
+
+#endif
