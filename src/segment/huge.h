@@ -81,8 +81,6 @@ char *huge_grow_elsewhere(char *start, size_t bytes, size_t mapped);
 
 /* --- huge_cache.c ----------------------------------------------------------------------------- */
 
-/* Takes the spare end of a mapping out of the cache. Returns its bytes; 0: there is none. */
-size_t huge_spare_remove(struct page *header);
 /* Gives the spare end of a mapping back to the kernel. */
 void huge_spare_end(struct page *header);
 /* Grows a chunk by up to `most` bytes of its mapping's spare end. Returns the bytes. */

@@ -91,7 +91,8 @@ static struct huge_cached *spare_of(struct page *header) {
     return NULL;
 }
 
-size_t huge_spare_remove(struct page *header) {
+/* Takes the spare end of a mapping out of the cache. Returns its bytes; 0: there is none. */
+static size_t remove_spare(struct page *header) {
     size_t bytes = 0;
     if (LIKELY(!(header->flags & PAGE_SPARE)))
         return 0;
@@ -105,7 +106,7 @@ size_t huge_spare_remove(struct page *header) {
 }
 
 void huge_spare_end(struct page *header) {
-    size_t bytes = huge_spare_remove(header);
+    size_t bytes = remove_spare(header);
     if (!bytes)
         return;
     add_relaxed(&segment_returned, (int64_t)bytes);

@@ -129,34 +129,10 @@ static bool appear_as(uid_t uid) {
     return true;
 }
 
-/* Like sockets_connect, but the listener sees the user `uid`. */
-static int connect_as(uid_t uid, int directory, const char *name, int patience_ms) {
-    int death_signal = 0, dumpable = prctl(PR_GET_DUMPABLE);
-    prctl(PR_GET_PDEATHSIG, &death_signal);
-    if (!appear_as(uid))
-        return errno == EPERM ? SOCKETS_NEED_SETUID : -errno;
-    int fd = sockets_connect(directory, name, patience_ms);
-    if (!appear_as(0)) /* cannot happen: the real and the saved user are still root */
-        cli_die(CLI_REFUSED, "cannot be root again: %s", strerror(errno));
-    /* a change of the user resets both */
-    prctl(PR_SET_DUMPABLE, dumpable);
-    prctl(PR_SET_PDEATHSIG, death_signal);
-    return fd;
-}
-
-int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
-                       int patience_ms) {
-    struct stat status;
-    /* In a user namespace in which root has no id, or another one than 0, the library would take
-     * this command for a foreign user and refuse it. */
-    if (geteuid() != 0 || process_inner_user(facts, 0) == 0)
-        return sockets_connect(directory, name, patience_ms);
-    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
-        return -errno;
-    return connect_as(facts->effective_uid, directory, name, patience_ms);
-}
-
-int sockets_connect(int directory, const char *name, int patience_ms) {
+/* Connects to the socket `name` in an open directory. The address goes through /proc/self/fd, so
+ * that it fits into the 108 bytes of a socket address, however long the directory's path is.
+ * Returns the descriptor or -errno. */
+static int connect_to(int directory, const char *name, int patience_ms) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int length =
         snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/%s", directory, name);
@@ -178,11 +154,38 @@ int sockets_connect(int directory, const char *name, int patience_ms) {
     return fd;
 }
 
+/* Like connect_to, but the listener sees the user `uid`. */
+static int connect_as(uid_t uid, int directory, const char *name, int patience_ms) {
+    int death_signal = 0, dumpable = prctl(PR_GET_DUMPABLE);
+    prctl(PR_GET_PDEATHSIG, &death_signal);
+    if (!appear_as(uid))
+        return errno == EPERM ? SOCKETS_NEED_SETUID : -errno;
+    int fd = connect_to(directory, name, patience_ms);
+    if (!appear_as(0)) /* cannot happen: the real and the saved user are still root */
+        cli_die(CLI_REFUSED, "cannot be root again: %s", strerror(errno));
+    /* a change of the user resets both */
+    prctl(PR_SET_DUMPABLE, dumpable);
+    prctl(PR_SET_PDEATHSIG, death_signal);
+    return fd;
+}
+
+int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
+                       int patience_ms) {
+    struct stat status;
+    /* In a user namespace in which root has no id, or another one than 0, the library would take
+     * this command for a foreign user and refuse it. */
+    if (geteuid() != 0 || process_inner_user(facts, 0) == 0)
+        return connect_to(directory, name, patience_ms);
+    if (fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -errno;
+    return connect_as(facts->effective_uid, directory, name, patience_ms);
+}
+
 bool sockets_is_stale(const char *path, const char *name) {
     int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (directory < 0)
         return false;
-    int fd = sockets_connect(directory, name, 0);
+    int fd = connect_to(directory, name, 0);
     close(directory);
     if (fd >= 0)
         close(fd);

@@ -33,12 +33,9 @@ void sockets_list_all_directories(struct socket_directories *directories);
 /* Opens a socket directory. It must belong to root, to this user or to the target's user, and no
  * other user may write to it. Returns -1 if there is no such directory. */
 int sockets_open_directory(const char *path, const struct process_facts *facts);
-/* Connects to the socket `name` in an open directory. The address goes through /proc/self/fd, so
- * that it fits into the 108 bytes of a socket address, however long the directory's path is.
- * Returns the descriptor or -errno. */
-int sockets_connect(int directory, const char *name, int patience_ms);
-/* Like sockets_connect. If the process is in another user namespace, root appears as the user of
- * the process. SOCKETS_NEED_SETUID: root lacks the capability SETUID for that. */
+/* Connects to the socket `name` in an open directory, however long the directory's path is. Returns
+ * the descriptor or -errno. If the process is in another user namespace, root appears as the user
+ * of the process. SOCKETS_NEED_SETUID: root lacks the capability SETUID for that. */
 #define SOCKETS_NEED_SETUID INT_MIN
 int sockets_connect_as(const struct process_facts *facts, int directory, const char *name,
                        int patience_ms);
