@@ -9,6 +9,7 @@
 #include "base/fork.h"
 #include "base/help.h"
 #include "base/nearest.h"
+#include "base/text_file.h"
 #include "base/victim.h"
 #include "live/rates.h"
 #include "model/view.h"
@@ -622,9 +623,7 @@ static const struct {
 static void print_help(void) {
     char *whole = NULL;
     size_t bytes = 0;
-    FILE *text = open_memstream(&whole, &bytes);
-    if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *text = text_file_open(&whole, &bytes);
     fprintf(text,
             "usage: memctx VERB [ARGUMENTS]\n\n"
             "memctx runs unmodified programs on an allocator that knows which call path holds\n"

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cli.h"
+#include "base/text_file.h"
 
 static struct {
     FILE *file; /* collects the text in `bytes` */
@@ -20,9 +21,7 @@ static struct {
 } state;
 
 FILE *log_begin(void) {
-    state.file = open_memstream(&state.bytes, &state.length);
-    if (!state.file)
-        cli_die(CLI_REFUSED, "out of memory");
+    state.file = text_file_open(&state.bytes, &state.length);
     return state.file;
 }
 
@@ -51,8 +50,7 @@ static void note_loss(void) {
 }
 
 void log_end(void) {
-    if (fclose(state.file) != 0)
-        cli_die(CLI_REFUSED, "out of memory");
+    fclose(state.file);
     if ((state.torn && !put("\n", 1)) || !put(state.bytes, state.length)) {
         note_loss();
     } else if (state.lost > 0) {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_file.h"
 #include "model/folding.h"
 #include "model/shorten.h"
 #include "model/tails.h"
@@ -94,18 +95,11 @@ static void put_frame(FILE *text, const struct model *model, const struct model_
     }
 }
 
-static FILE *begin_text(char **buffer, size_t *bytes) {
-    FILE *text = open_memstream(buffer, bytes);
-    if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
-    return text;
-}
-
 static char *write_frame(const struct model *model, const struct model_frame *frame,
                          const char *mark, bool whole) {
     char *buffer = NULL;
     size_t bytes = 0;
-    FILE *text = begin_text(&buffer, &bytes);
+    FILE *text = text_file_open(&buffer, &bytes);
     put_frame(text, model, frame, mark, whole);
     fclose(text);
     return buffer;
@@ -127,7 +121,7 @@ static void put_tails(FILE *text, const struct model *model, const struct model_
 char *frames_write(const struct model *model, const struct model_context *context, bool whole) {
     char *buffer = NULL;
     size_t bytes = 0;
-    FILE *text = begin_text(&buffer, &bytes);
+    FILE *text = text_file_open(&buffer, &bytes);
     put_tails(text, model, tails_before(model, context), "", " > ", whole);
     put_frame(text, model, context->frame, NULL, whole);
     if (context->first_child == WIRE_NONE)
@@ -164,7 +158,7 @@ static void put_loop(FILE *text, const struct model *model, uint32_t index) {
 char *frames_write_step(const struct model *model, uint32_t index) {
     char *frame = frames_write(model, &model->contexts[index], false), *buffer = NULL;
     size_t bytes = 0;
-    FILE *text = begin_text(&buffer, &bytes);
+    FILE *text = text_file_open(&buffer, &bytes);
     fputs(frame, text);
     put_loop(text, model, index);
     fclose(text);
@@ -189,7 +183,7 @@ static void add_tails(struct frames_path *path, const struct model *model,
 static void add_frame(struct frames_path *path, const struct model *model, uint32_t index) {
     char *buffer = NULL;
     size_t bytes = 0;
-    FILE *text = begin_text(&buffer, &bytes);
+    FILE *text = text_file_open(&buffer, &bytes);
     put_frame(text, model, model->contexts[index].frame, NULL, false);
     put_loop(text, model, index);
     fclose(text);
@@ -226,7 +220,7 @@ char *frames_write_path(const struct model *model, uint32_t index, int64_t frame
     char *buffer = NULL;
     size_t bytes = 0;
     struct frames_path path;
-    FILE *text = begin_text(&buffer, &bytes);
+    FILE *text = text_file_open(&buffer, &bytes);
     frames_make_path(&path, model, index, frames);
     for (size_t i = 0; i < path.count; i++)
         fprintf(text, "%s%s", i > 0 ? " < " : "", path.steps[i]);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/text_file.h"
 #include "serve/exposition.h"
 #include "serve/post.h"
 
@@ -135,18 +136,11 @@ static char *plain_name(const char *text) {
     return name;
 }
 
-static FILE *open_text(char **text, size_t *length) {
-    FILE *file = open_memstream(text, length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
-    return file;
-}
-
 static char *pyroscope_url(const struct engine_server *server, const char *program, unsigned number,
                            int64_t made_s, int64_t span_s) {
     char *name, *application = plain_name(program), *host = plain_name(server->host);
     size_t length;
-    FILE *file = open_text(&name, &length);
+    FILE *file = text_file_open(&name, &length);
     fprintf(file, "%s{process=%u,host=%s", application, number, host);
     for (size_t i = 0; i < server->label_count; i++)
         fprintf(file, ",%s=%s", server->labels[i].name, server->labels[i].value);
@@ -176,7 +170,7 @@ static char *parca_body(const struct engine_server *server, const char *program,
                         const char *profile, size_t *length) {
     char *body, *base64 = encode_base64(profile, *length, false);
     char process[16];
-    struct json_writer json = {.file = open_text(&body, length)};
+    struct json_writer json = {.file = text_file_open(&body, length)};
     snprintf(process, sizeof process, "%u", number);
     json_put_open(&json, NULL, '{');
     json_put_open(&json, "series", '[');
@@ -273,7 +267,7 @@ static bool is_no_part(const char *value) {
 static char *group_url(const struct engine_server *server) {
     char *url;
     size_t length;
-    FILE *file = open_text(&url, &length);
+    FILE *file = text_file_open(&url, &length);
     fprintf(file, "%s/metrics/job/memctx", server->url);
     for (size_t i = 0; i <= server->label_count; i++) {
         const char *name = i == 0 ? "instance" : server->labels[i - 1].name;

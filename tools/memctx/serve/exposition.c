@@ -11,6 +11,7 @@
 
 #include "base/cli.h"
 #include "base/json.h"
+#include "base/text_file.h"
 
 struct family {
     const char *name, *type, *unit, *help;
@@ -96,9 +97,7 @@ char *exposition_two_labels(const char *first, const char *value, const char *se
                             const char *other, size_t most) {
     char *labels = NULL;
     size_t length;
-    FILE *file = open_memstream(&labels, &length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *file = text_file_open(&labels, &length);
     exposition_put_label(file, first, value, most);
     putc(',', file);
     exposition_put_label(file, second, other, most);
@@ -152,10 +151,8 @@ static void write_lines(FILE *file, int number, const char *process, const char 
 char *exposition_write(const struct exposition_source *sources, size_t count,
                        enum exposition_format format, size_t *length) {
     char *text = NULL;
-    FILE *file = open_memstream(&text, length);
+    FILE *file = text_file_open(&text, length);
     const char **at = cli_alloc(count, sizeof *at);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
     for (size_t i = 0; i < count; i++)
         at[i] = sources[i].text;
     for (int number = 0; number < FAMILIES; number++) {
@@ -166,7 +163,6 @@ char *exposition_write(const struct exposition_source *sources, size_t count,
     if (format == EXPOSITION_OPENMETRICS)
         fputs("# EOF\n", file);
     free(at);
-    if (fclose(file) != 0)
-        cli_die(CLI_REFUSED, "out of memory");
+    fclose(file);
     return text;
 }

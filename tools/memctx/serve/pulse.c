@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/text_file.h"
 #include "live/rows.h"
 #include "live/watch.h"
 #include "snapshot/snapshot.h"
@@ -98,9 +99,7 @@ static void write_whole(int fd, const void *bytes, size_t length) {
 static void tell(int fd, const struct watch *watch, enum pulse_state state, int64_t *last_ms) {
     char *text = NULL;
     size_t length = 0;
-    FILE *file = open_memstream(&text, &length);
-    if (!file)
-        _exit(CLI_REFUSED);
+    FILE *file = text_file_open(&text, &length);
     struct json_writer json = {.file = file};
     struct pulse_record record = {.state = state, .ms = pulse_wall_ms(*last_ms)};
     *last_ms = record.ms;

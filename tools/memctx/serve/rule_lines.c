@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/cli.h"
+#include "base/text_file.h"
 #include "model/shorten.h"
 #include "serve/exposition.h"
 
@@ -27,9 +28,7 @@ struct rule {
 static char *write_labels(char *rule) {
     char *labels = NULL;
     size_t length;
-    FILE *file = open_memstream(&labels, &length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *file = text_file_open(&labels, &length);
     char *end = strrchr(rule, '=');
     if (end && end > rule)
         *end = '\0';

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/json.h"
+#include "base/text_file.h"
 #include "report/report_html.h"
 
 /* Writes 32 hexadecimal digits that nobody can guess. */
@@ -23,9 +24,7 @@ struct answer *shell_answer(unsigned status, bool gzip) {
     char nonce[33], *text = NULL;
     size_t length;
     make_nonce(nonce);
-    FILE *file = open_memstream(&text, &length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *file = text_file_open(&text, &length);
     report_write_live_html(file, nonce);
     fclose(file);
     struct answer *answer =
@@ -43,9 +42,7 @@ struct answer *shell_answer(unsigned status, bool gzip) {
 
 char *shell_list(const struct fleet *fleet, size_t *length) {
     char *text = NULL;
-    FILE *file = open_memstream(&text, length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *file = text_file_open(&text, length);
     struct json_writer json = {.file = file};
     json_put_open(&json, NULL, '[');
     for (size_t i = 0; i < fleet->count; i++) {

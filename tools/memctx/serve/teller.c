@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/text_file.h"
 #include "model/memory.h"
 #include "serve/exposition.h"
 #include "serve/namer.h"
@@ -356,9 +357,7 @@ _Noreturn void teller_run(const struct process_facts *facts, int fd) {
             break;
         char *text = NULL;
         size_t length = 0;
-        FILE *file = open_memstream(&text, &length);
-        if (!file)
-            break;
+        FILE *file = text_file_open(&text, &length);
         tell(&teller, file);
         fclose(file);
         uint32_t head = (uint32_t)(length < TELLER_ANSWER_MAX ? length : TELLER_ANSWER_MAX);

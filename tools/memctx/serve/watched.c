@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/text_file.h"
 #include "serve/child.h"
 
 #define WATCHED_LINGER_MS 60000 /* a process is looked at for this long after its last client */
@@ -350,9 +351,7 @@ static void write_samples(struct json_writer *json, const struct watched *watche
 char *watching_write(const struct watching *watching, const struct watched *watched,
                      size_t *length) {
     char *text = NULL;
-    FILE *file = open_memstream(&text, length);
-    if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *file = text_file_open(&text, length);
     struct json_writer json = {.file = file};
     json_put_open(&json, NULL, '{');
     json_put_text(&json, "schema", "memctx-live/1");

@@ -15,6 +15,7 @@
 
 #include <memctx/record.h>
 
+#include "base/text_file.h"
 #include "model/tails.h"
 #include "snapshot/snapshot.h"
 
@@ -244,16 +245,13 @@ bool snapshot_add_names(struct model *model, const char *path, struct cli_failur
     struct record_block old[2];
     char *body = NULL;
     size_t length = 0;
+    bool good = true;
     model->mark_count = 0; /* marks are earlier moments, which the file has already */
-    FILE *file = open_memstream(&body, &length);
-    if (!file)
-        return cli_fail(failure, CLI_REFUSED, "out of memory");
+    FILE *file = text_file_open(&body, &length);
     snapshot_write(model, file, &options);
-    bool good = fclose(file) == 0;
+    fclose(file);
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (!good)
-        cli_set_failure(failure, CLI_REFUSED, "out of memory");
-    else if (fd < 0)
+    if (fd < 0)
         good = cli_fail(failure, errno == EACCES ? CLI_NOT_PERMITTED : CLI_REFUSED,
                         "%s: names cannot be written; %s", path, strerror(errno));
     else if (length > RECORD_NAMES_BYTES - sizeof old[0])

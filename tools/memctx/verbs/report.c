@@ -7,6 +7,7 @@
 
 #include "base/output.h"
 #include "base/progress.h"
+#include "base/text_file.h"
 #include "report/report_data.h"
 #include "report/report_html.h"
 #include "verbs/reading.h"
@@ -33,9 +34,7 @@ static void write_report(const struct report_request *request, struct report_sta
     char *data = NULL;
     size_t length = 0;
     struct output output;
-    FILE *memory = open_memstream(&data, &length);
-    if (!memory)
-        cli_die(CLI_REFUSED, "out of memory");
+    FILE *memory = text_file_open(&data, &length);
     report_write_data(memory, &(struct report_input){.now = now,
                                                      .before = before,
                                                      .compare = compare,
