@@ -66,8 +66,8 @@ static uint32_t ancestor_for(uint32_t id) {
     return out_of_fixed(at);
 }
 
-/* Returns the share of the budget for sites of evicted paths. Such a site may take the room of
- * traces as long as the other tables are within TABLES_ADMITTED. */
+/* Returns the share of the tables' budget for sites of evicted paths. While the tables apart from
+ * traces are within TABLES_ADMITTED, a site is always made, even if traces must make room. */
 static enum tables_share site_share(void) {
     return tables_are_past(TABLES_ADMITTED) ? TABLES_NEAR : TABLES_MUST;
 }

@@ -39,7 +39,7 @@ struct seccomp {
     int64_t parent;        /* pid of the parent */
 };
 
-static char *status; /* the room of sandbox_lets_thread, with the text of /proc/PID/status */
+static char *status; /* text of /proc/PID/status, in the buffer that sandbox_lets_thread got */
 static size_t status_bytes;
 /* The number of filters under which child_survives_calls found the control thread's calls to be
  * safe; 0: none found yet. A forked child under as many filters does not try the calls again. */

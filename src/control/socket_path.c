@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* socket_path.c - finds the socket's directory: $XDG_RUNTIME_DIR/memctx, else /run/user/UID/memctx,
- * else /tmp/memctx-UID. */
+ * else /tmp/memctx-UID. Passes over a directory whose path is too long for a socket address. */
 #include "control/socket_path.h"
 #include "os/libc.h"
 

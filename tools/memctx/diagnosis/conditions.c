@@ -161,7 +161,7 @@ static bool add_step(const struct condition *condition, struct condition_state *
     return true;
 }
 
-/* Returns `value` less the least value within the window. */
+/* Notes the value, and returns by how much it exceeds the least value of the window. */
 static int64_t growth_of(const struct condition *condition, struct condition_state *state,
                          int64_t now_ms, int64_t value) {
     while (state->step_count > 0 && state->steps[0].at_ms < now_ms - condition->window_ms)

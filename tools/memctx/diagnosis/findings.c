@@ -419,8 +419,9 @@ static bool share_contexts(const struct finding *a, const struct finding *b) {
     return a->selector && b->selector && strcmp(a->selector, b->selector) == 0;
 }
 
-/* Chunks that leak may also be smaller than their blocks. If half of such chunks or more came by
- * the growth, the rounding is no warning beside the warning about growth: it ends with the leak. */
+/* Call paths that leak may also waste memory by rounding. If at least half of their requested bytes
+ * came with the growth, the finding about rounding becomes an info, because it ends with the leak.
+ */
 static void play_down_rounding_of_growth(struct findings *findings) {
     for (size_t i = 0; i < findings->count; i++) {
         struct finding *rounding = &findings->list[i];

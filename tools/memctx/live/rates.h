@@ -60,7 +60,7 @@ struct rates_base_row {
 /* Only contexts that have had figures have a row: most contexts of a large tree never allocate. */
 struct rates {
     uint32_t *places;            /* places[index of a context]: its row; 0: it never had figures */
-    size_t count, capacity;      /* of `places` */
+    size_t count, capacity;      /* entries of `places` in use; entries allocated */
     struct rates_row *rows;      /* rows[0] is for all contexts that never had figures */
     struct rates_base_row *base; /* base[number of a row]; NULL unless has_base */
     size_t row_count, row_capacity;
