@@ -252,8 +252,9 @@ static bool run(struct machine *machine, uintptr_t pc) {
             at += 2;
             continue;
         } else if ((op & OP_KIND) == OP_OFFSET && at < end && *at < 0x80) {
+            /* unsigned: with the factor of a damaged library the product wraps around */
             set_register(state, op & OP_OPERAND, CFI_RBP_AT_CFA,
-                         *at++ * machine->common->data_align);
+                         (int64_t)(*at++ * (uint64_t)machine->common->data_align));
             continue;
         } else if ((op & OP_KIND) == OP_RESTORE) {
             restore_register(state, machine->initial, op & OP_OPERAND);

@@ -442,9 +442,9 @@ static uint8_t *end_record(uint8_t *start, uint8_t *end) {
 }
 
 /* Returns the rule at offset `at` of the code, for an entry with this program. In the entry's CIE,
- * the CFA is rsp + 8, and the return address stands at CFA - 8. */
+ * the CFA is rsp + 8, and the return address stands at CFA + data_align (LEB128, -8 mostly). */
 static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_t version,
-                                       size_t at) {
+                                       const char *data_align, size_t at) {
     static uint8_t made[4096] __attribute__((aligned(8)));
     static const uint8_t initial[] = {0x0c, 7, 8, 0x90, 1};
     uint8_t *cie = made + FRAMES_AT + 4, *to = put_word(cie, 0);
@@ -453,8 +453,10 @@ static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_
     to = (uint8_t *)mempcpy(to, "zR", 3);
     if (version == 4)
         to = (uint8_t *)mempcpy(to, (uint8_t[]){8, 0}, 2); /* bytes of an address, of a segment */
-    /* alignment factors 1 and -8, the return address in register 16, pointers of 8 bytes */
-    to = (uint8_t *)mempcpy(to, (uint8_t[]){1, 0x78, 16, 1, 0x00}, 5);
+    *to++ = 1;                                             /* the alignment factor of code */
+    to = (uint8_t *)mempcpy(to, data_align, strlen(data_align));
+    /* the return address in register 16, pointers of 8 bytes */
+    to = (uint8_t *)mempcpy(to, (uint8_t[]){16, 1, 0x00}, 3);
     to = end_record(cie, mempcpy(to, initial, sizeof initial));
     uint8_t *entry = to, *fde = entry + 4;
     uintptr_t range[] = {(uintptr_t)made + CODE_AT, CODE_BYTES};
@@ -505,13 +507,25 @@ Test(cfi, rules_of_programs_that_no_compiler_wrote) {
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
             const struct cfi_rule *want = &cases[i].rule;
             struct cfi_rule rule =
-                rule_of_program(cases[i].program, cases[i].bytes, version, cases[i].at);
+                rule_of_program(cases[i].program, cases[i].bytes, version, "\x78", cases[i].at);
             const char *what = cases[i].what;
             cr_assert_eq(rule.kind, want->kind, "%s: kind %d", what, (int)rule.kind);
             cr_assert_eq(rule.rbp, want->rbp, "%s: rbp %d", what, (int)rule.rbp);
             cr_assert_eq(rule.cfa_offset, want->cfa_offset, "%s: %d", what, rule.cfa_offset);
             cr_assert_eq(rule.rbp_offset, want->rbp_offset, "%s: %d", what, rule.rbp_offset);
         }
+}
+
+/* A damaged library may have the alignment factor -2^63, by which every offset but 1 overflows. */
+Test(cfi, offsets_beyond_64_bits_wrap_around) {
+    const char *lowest = "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7f";
+    static const struct {
+        const char *program;
+        size_t bytes;
+    } cases[] = {{PROGRAM("\x86\x03")}, {PROGRAM("\x86\xff\x7f")}, {PROGRAM("\x05\x06\x03")}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_assert_eq(rule_of_program(cases[i].program, cases[i].bytes, 1, lowest, 9).kind, CFI_NONE,
+                     "the return address is not at CFA - 8");
 }
 
 /* The unwind information of a damaged library is read in the user's process, so no memory outside
