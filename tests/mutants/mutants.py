@@ -239,9 +239,16 @@ MUTANTS = {
         "src/path/cfi_program.c", "machine->saved[machine->depth++] = *state;",
         "machine->saved[machine->depth++] = *machine->initial;",
         ["invariant-2-oracle-agrees-on-programs"]),
+    "waypoints-outlive-their-rules": (
+        "src/path/cfi_program.c", "    if (waypoints.generation != generation) {",
+        "    if (!waypoints.generation) {",
+        ["unit:cfi/a_program_that_took_the_place_of_another_one_is_read_anew"]),
+    "waypoints-forget-remembered-states": (
+        "src/path/cfi_program.c", "        if (right && !machine->depth)", "        if (right)",
+        ["unit:cfi/rules_of_a_large_function_in_any_order"]),
     "tables-are-large": (
-        "src/os/meta.h", "#define META_FIRST_BYTES (856UL << 10)",
-        "#define META_FIRST_BYTES (3UL << 20)", ["names-small-footprint"]),
+        "src/os/meta.h", "#define META_FIRST_BYTES (", "#define META_FIRST_BYTES ((2UL << 20) + ",
+        ["names-small-footprint"]),
     "descriptors-are-the-programs": (
         "src/control/thread.c", "!control.first_ended && !OS_TRY(os_unshare(CLONE_FILES));",
         "false;",
@@ -298,8 +305,11 @@ MUTANTS = {
         "        .uordblks = live > 0 ? (size_t)live & 0xffffff : 0,",
         ["report-mallinfo-large"]),
     "mallopt-refuses": (
-        "src/api/stats.c", "    (void)value;\n    return 1;", "    (void)value;\n    return 0;",
+        "src/api/stats.c", "return parameter != M_MXFAST ||", "return parameter == M_MXFAST &&",
         ["report-mallopt-perturb", "report-mallopt-answers"]),
+    "mallopt-takes-any-fast-size": (
+        "src/api/stats.c", "(size_t)value <= fast_max;", "value <= (int)(2 * fast_max);",
+        ["report-mallopt-answers"]),
     "trim-does-nothing": (
         "src/api/stats.c", "    return segment_purge(true) + bytes > 0;", "    return 1;",
         ["report-trim-returns-memory"]),
@@ -505,10 +515,10 @@ MUTANTS = {
         "    if (UNLIKELY(heap != the_shared())) {", ["model:shared-heap"]),
     "purged-slices-come-back-without-the-lock": (
         "src/segment/purge.c",
-        "            lock_take(&global.lock);\n"
-        "            segment_return_slices(segment, i, end - i, false);\n"
-        "            lock_release(&global.lock);",
-        "            segment_return_slices(segment, i, end - i, false);",
+        "        lock_take(&global.lock);\n"
+        "        segment_return_slices(segment, i, end - i, false);\n"
+        "        lock_release(&global.lock);",
+        "        segment_return_slices(segment, i, end - i, false);",
         ["model:slices-and-purge"]),
     "unmapped-under-a-dump": (
         "src/segment/segment.c", "        bool may_unmap = lock_try(&global.unmap_lock);",
@@ -764,7 +774,8 @@ MUTANTS = {
         ["model:recursion-is-unfolded-under-walks", "model:recursion-is-folded-again-under-walks"]),
     "generations-begin-with-old-rules": (
         "src/path/unwind_rules.c",
-        "    table_empty();\n    store_release(&unwind_rules_version, unwind_rules_version + 1);\n"
+        "    table_empty();\n    cfi_forget_programs();\n"
+        "    store_release(&unwind_rules_version, unwind_rules_version + 1);\n"
         "    /* The counter may wrap around after months. It skips 0, because "
         "paths.fast_generation is 0 when\n"
         "     * the traces must not be used: the generation 0 would let view_guessed use them. */\n"
@@ -772,6 +783,7 @@ MUTANTS = {
         "    store_release(&unwind_rules_generation, next ? next : 1);\n",
         "    uint32_t next = unwind_rules_generation + 1;\n"
         "    store_release(&unwind_rules_generation, next ? next : 1);\n    table_empty();\n"
+        "    cfi_forget_programs();\n"
         "    store_release(&unwind_rules_version, unwind_rules_version + 1);\n",
         ["model:recursion-is-unfolded-under-walks"]),
     "folding-is-told-before-its-numbers": (
