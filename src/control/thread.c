@@ -137,6 +137,7 @@ void control_look_at_socket(void) {
 }
 
 static void *thread_main(void *argument) {
+    os_thread_block_signals();
     /* A raw system call: the symbol prctl names the library's own function in api/sandbox.c, which
      * this layer may not call. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);

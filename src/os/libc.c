@@ -72,20 +72,26 @@ bool os_libc_init(bool symbols) {
     return os_libc.thread_create != NULL;
 }
 
-/* glibc's own two signals are not blocked: setuid in the program waits until every thread has
- * answered the second one. */
-#define SIGNALS_OF_LIBC (3UL << (32 - 1))
+/* The signal by which glibc's setuid reaches each thread; setuid waits until all have answered. */
+#define SIGNAL_OF_SETUID (1UL << (33 - 1))
 
 int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *)) {
-    uint64_t all = ~SIGNALS_OF_LIBC, before = 0;
+    uint64_t others = ~SIGNAL_OF_SETUID, before = 0;
     if (!os_libc.thread_create)
         return ENOSYS;
     /* The new thread inherits this thread's signal mask, so this thread blocks the signals for a
-     * moment. (pthread_attr_setsigmask_np exists only since glibc 2.32.) */
-    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&all, (long)&before, sizeof all, 0, 0);
+     * moment. (pthread_attr_setsigmask_np exists only since glibc 2.32.) This thread must not
+     * unblock any signal: glibc's thread for timers blocks signal 32, and timers send this signal,
+     * which has no handler. */
+    os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&others, (long)&before, sizeof others, 0, 0);
     int error = os_libc.thread_create(thread, attributes, run, NULL);
     os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
     return error;
+}
+
+void os_thread_block_signals(void) {
+    uint64_t others = ~SIGNAL_OF_SETUID;
+    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&others, 0, sizeof others, 0, 0);
 }
 
 int os_stat(const char *path, struct stat *status) {

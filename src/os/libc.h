@@ -51,9 +51,13 @@ INTERNAL struct os_libc os_libc;
  * malloc, so the caller must hold no lock. False: this process cannot create threads. */
 bool os_libc_init(bool symbols);
 
-/* pthread_create for a thread that blocks all signals of the program from its first instruction on.
- * Returns an error number. */
+/* pthread_create for a thread that blocks all signals from its first instruction on, except the
+ * signal of setuid. Returns an error number. */
 int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *));
+
+/* A thread made by os_thread_create calls this first. It unblocks the signal of setuid, which the
+ * thread's creator may have blocked, and blocks that of pthread_cancel, which glibc unblocks. */
+void os_thread_block_signals(void);
 
 /* Turns the result of a raw system call into a result as libc's functions have it: -1 and errno on
  * failure. The functions below return their results in this form. */

@@ -515,6 +515,19 @@ def launchers_have_no_thread():
 
 
 @test
+def a_blocked_signal_of_libc_stays_blocked():
+    """A thread that blocks glibc's signals 32 and 33 starts the control thread. A signal 32 that is
+    pending stays pending, and setgid ends afterwards. (Timers with SIGEV_THREAD send signal 32.)"""
+    program = harness.build_program("tests/control/blocked_signals.c")
+    plain = harness.run_program([program], harness.clean_env(), timeout_s=PATIENCE_S)
+    check_equal((plain.returncode, plain.stdout), (0, "pending\nend\n"), "without us")
+    with runtime_dir() as directory:
+        done = harness.run_program([program, "await"], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=PATIENCE_S)
+        check_equal((done.returncode, done.stdout), (0, "pending\nend\n"), "with us")
+
+
+@test
 def last_thread_ends_the_process():
     """A process ends when its own threads have ended, although the control thread runs."""
     program = harness.build_program("tests/control/last_thread.c")
