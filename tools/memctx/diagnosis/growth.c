@@ -9,6 +9,8 @@
 
 #define DAY_S 86400.0
 #define KEPT_MOST 0.5 /* a path that keeps at least this share of its chunks "keeps most" */
+/* a path makes chunks larger if new chunks account for at most this share of its growth */
+#define LARGER_SHARE 0.5
 /* If paths that keep most make this share of all allocations, the other paths are too few to
  * measure the load. */
 #define KEPT_ALLOCS 0.9
@@ -64,6 +66,16 @@ static bool keeps_most(const struct series *series, size_t number) {
     const struct sample_row *to = &series->rows[series->samples->count - 1][number];
     return (double)(to->live_chunks - from->live_chunks) >=
            KEPT_MOST * (double)(to->allocs - from->allocs);
+}
+
+/* True if the path's chunks became larger rather than more, as the buffers of a table do. The path
+ * allocates only to make a chunk larger, so growth per allocation of its own never slows down. */
+static bool makes_chunks_larger(const struct series *series, size_t number) {
+    const struct sample_row *from = &series->rows[0][number];
+    const struct sample_row *to = &series->rows[series->samples->count - 1][number];
+    int64_t more = to->live_chunks - from->live_chunks;
+    int64_t bytes = to->requested_bytes - from->requested_bytes;
+    return bytes > 0 && (double)more * (double)mean_bytes(to) <= LARGER_SHARE * (double)bytes;
 }
 
 void series_make(struct series *series, const struct look *look) {
@@ -202,7 +214,7 @@ static bool samples_slow_down(struct series *series, size_t number, const double
         trend_bends(series->x, series->values, count))
         return true;
     bool slackens = trend_slackens(series->x, series->values, count);
-    if (!keeps_most(series, number) && !slackens)
+    if (!keeps_most(series, number) && !makes_chunks_larger(series, number) && !slackens)
         return false;
     return slows_with_load(series, slackens, seconds, allocs);
 }
