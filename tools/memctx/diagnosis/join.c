@@ -584,6 +584,58 @@ static void join_threads(const struct tree *tree, const struct blame *blame, uin
     }
 }
 
+/* Sets found[i] to the function to blame for suspect i: the node at which it was joined with other
+ * suspects, otherwise the innermost node that can be a cause. NONE: there is none. */
+static void find_causes(const struct tree *tree, const struct blame *blame, const uint32_t *causes,
+                        uint32_t *found) {
+    for (size_t i = 0; i < blame->count; i++)
+        found[i] = causes[i] != 0 ? causes[i] : NONE;
+    for (size_t i = 0; i < tree->end_count; i++)
+        if (found[tree->ends[i].suspect] == NONE)
+            found[tree->ends[i].suspect] = find_cause(tree, tree->ends[i].node, 0);
+}
+
+/* True if both nodes are one function, and its callers are the same functions up to a node that
+ * both paths have in common, but that the path to `less` lacks the outermost of these callers. */
+static bool lacks_caller(const struct tree *tree, uint32_t less, uint32_t more) {
+    const struct node *nodes = tree->nodes;
+    while (less != more && nodes[less].key == nodes[more].key) {
+        less = nodes[less].parent;
+        more = nodes[more].parent;
+    }
+    return less != more && nodes[more].parent == less;
+}
+
+static int64_t count_allocs(const struct tree *tree, const struct blame_suspect *suspect) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < suspect->count; i++) {
+        uint32_t number = blame_number(tree->paths, suspect->members[i]);
+        sum = model_tame(sum + model_figures_at(tree->paths->model, number)->self.allocs);
+    }
+    return sum;
+}
+
+/* If a function calls another one several times, the last call may be a tail call. Then some paths
+ * lack the first function. DWARF does not tell that if the first function is called through a
+ * pointer, as a handler of events is. So suspects with one cause whose paths differ in this way are
+ * joined, if their numbers of allocations are small multiples of each other. */
+static void join_tail_calls(const struct tree *tree, const struct blame *blame, uint32_t *causes) {
+    uint32_t *found = cli_alloc(blame->count, sizeof *found);
+    int64_t *allocs = cli_alloc(tree->count, sizeof *allocs); /* by node */
+    find_causes(tree, blame, causes, found);
+    for (size_t i = 0; i < blame->count; i++)
+        if (found[i] != NONE)
+            allocs[found[i]] =
+                model_tame(allocs[found[i]] + count_allocs(tree, &blame->suspects[i]));
+    for (size_t i = 0; i < blame->count; i++)
+        for (size_t k = 0; k < blame->count; k++)
+            if (found[i] != NONE && found[k] != NONE && lacks_caller(tree, found[i], found[k]) &&
+                are_multiples(allocs[found[i]], allocs[found[k]]))
+                causes[i] = causes[k] = found[k];
+    free(found);
+    free(allocs);
+}
+
 /* --- joining --------------------------------------------------------------------------------- */
 
 /* Makes one suspect of all suspects with the cause causes[first]. The joined suspect takes the
@@ -624,6 +676,7 @@ static void join_group(struct blame *blame, const struct blame_paths *paths, con
     count_suspects(&tree);
     search(&tree, 0, blame, causes);
     join_threads(&tree, blame, causes);
+    join_tail_calls(&tree, blame, causes);
     for (size_t i = 0; i < blame->count; i++)
         if (causes[i] != 0 && blame->suspects[i].count > 0 && !blame->suspects[i].joined)
             join(blame, &tree, causes, i);
