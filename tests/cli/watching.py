@@ -7,6 +7,7 @@ import os
 import re
 import resource
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -548,6 +549,43 @@ def watch_all_finds_new_processes():
         watch.quiet("finished", for_s=0.2)
         check_equal(watch.end(signal.SIGINT), (0, ""), "status and errors")
         check({event["program"] for event in watch.seen} <= {"hold", None}, "only what matches")
+
+
+@test
+def watch_all_acts_once_for_a_limit_that_processes_share():
+    """With --all, `used` begins to hold for all processes below a limit at one moment. Its actions
+    are done once, for the largest of these processes; not again for a process that comes later."""
+    with scratch() as where, contextlib.ExitStack() as running:
+        program = os.path.join(where, f"sharer{os.getpid()}")
+        shutil.copy(build_program("tests/cli/programs/hold.c"), program)
+        first = running.enter_context(target([program]))
+        words = ["--all", "--match", os.path.basename(program), "--when", "used>1%limit", "--dir",
+                 where]
+
+        def start():
+            other = running.enter_context(Target([program], first.runtime, MEMCTX_CONTROL="eager"))
+            check_equal(other.hear(), "ready", "another process")
+            return other
+
+        second = start()
+        second.ask("take 60")
+        with Watch(None, *words, "--do", "exec:true", env=first.cli_env) as watch:
+            event = watch.until("condition")
+            check_equal(event["pid"], second.pid, "the largest")
+            check(event["text"].endswith("of 2 watched processes there, this is the largest"),
+                  event)
+            check(not event["limit_from"].startswith("RLIMIT"), event)
+            watch.until("exec")
+            third = start()
+            while watch.until("found")["pid"] != third.pid:
+                pass
+            watch.quiet("condition")
+            check_equal(watch.end(), (0, ""), "status and errors")
+        with Watch(None, *words, "--do", "exec:false", "--cool", "1ms", env=first.cli_env) as watch:
+            for _ in range(2):  # an action that failed is done again
+                check_equal(watch.until("condition")["pid"], second.pid, "the largest")
+                watch.until("failed")
+            check_equal(watch.end()[0], 1, "status")
 
 
 @test

@@ -281,10 +281,13 @@ static struct condition_reading read_outside(struct watched *process, int64_t no
 
 /* --- conditions ------------------------------------------------------------------------------ */
 
+/* `count`: so many watched processes share the figure of the condition, and this one is the
+ * largest. */
 static void tell_condition(struct watched *process, size_t i, const struct condition_result *result,
-                           const struct condition_reading *reading) {
+                           const struct condition_reading *reading, size_t count) {
     const struct condition *condition = &settings.conditions[i];
     char value[RENDER_NUMBER_BYTES], threshold[RENDER_NUMBER_BYTES], limit[RENDER_NUMBER_BYTES];
+    char others[80] = "";
     struct watch_line line =
         WATCH_LINE(condition->kind == CONDITION_ENDS ? "ends" : "condition", process);
     line.when = condition->text;
@@ -302,32 +305,78 @@ static void tell_condition(struct watched *process, size_t i, const struct condi
     line.limit_from = used ? process->fullest.from : NULL;
     watch_show_value(value, condition, result->value);
     watch_show_value(threshold, condition, result->threshold);
+    if (count > 1)
+        snprintf(others, sizeof others, "; of %zu watched processes there, this is the largest",
+                 count);
     if (condition->scale == CONDITION_OF_LIMIT)
-        watch_log(&line, "%s holds; %s is more than %s; the limit is %s, %s", condition->text,
+        watch_log(&line, "%s holds; %s is more than %s; the limit is %s, %s%s", condition->text,
                   value, threshold, render_bytes(limit, line.limit_bytes, true),
-                  used ? process->fullest.from : process->limit.from);
+                  used ? process->fullest.from : process->limit.from, others);
     else
-        watch_log(&line, "%s holds; %s is %s %s", condition->text, value,
-                  result->value > result->threshold ? "more than" : "at least", threshold);
+        watch_log(&line, "%s holds; %s is %s %s%s", condition->text, value,
+                  result->value > result->threshold ? "more than" : "at least", threshold, others);
 }
 
-/* Evaluates the conditions for which the process has to be asked (`asked`), or the others. */
+/* Logs an event of the process and puts its actions into the queue. */
+static void begin_event(struct watched *process, size_t i, const struct condition_result *result,
+                        struct condition_reading *reading, const char *figure, size_t count) {
+    if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
+        /* the bytes in use decide whether the files of this event are kept (--keep) */
+        read_figures(process, reading);
+    tell_condition(process, i, result, reading, count);
+    watch_act_add(process, i, result, figure, reading->inuse_bytes);
+}
+
+/* How a condition is evaluated: with the figures that the kernel tells; after the process was asked
+ * for its own; or, with --all, once for all processes that share its figure. */
+enum reach { REACH_KERNEL, REACH_ASKED, REACH_SHARED };
+
+static enum reach reach_of(const struct condition *condition) {
+    if (condition_needs_target(condition))
+        return REACH_ASKED;
+    bool shared = condition->kind == CONDITION_USED || condition->kind == CONDITION_PSI;
+    return settings.all && shared ? REACH_SHARED : REACH_KERNEL;
+}
+
+static bool is_pressed(const struct watched *process, size_t i, const struct pollfd *ready) {
+    return ready && process->triggers[i] >= 0 && ready->fd == process->triggers[i] &&
+           (ready->revents & POLLPRI) != 0;
+}
+
+/* Evaluates the conditions of this reach, which is not REACH_SHARED. */
 static void evaluate(struct watched *process, struct condition_reading *reading,
-                     const struct pollfd *ready, bool asked) {
+                     const struct pollfd *ready, enum reach reach) {
     for (size_t i = 0; i < settings.condition_count; i++) {
-        if (condition_needs_target(&settings.conditions[i]) != asked)
+        if (reach_of(&settings.conditions[i]) != reach)
             continue;
-        reading->pressed = ready && process->triggers[i] >= 0 &&
-                           ready->fd == process->triggers[i] && (ready->revents & POLLPRI) != 0;
+        reading->pressed = is_pressed(process, i, ready);
         struct condition_result result = condition_evaluate(
             &settings.conditions[i], &process->states[i], reading, settings.cool_ms);
+        if (result.fires)
+            begin_event(process, i, &result, reading, NULL, 1);
+    }
+}
+
+/* Evaluates the conditions of REACH_SHARED with the reading of this process. The event belongs to
+ * the largest process that shares the figure. */
+static void evaluate_shared(struct watched *process, const struct pollfd *ready) {
+    for (size_t i = 0; !process->ended && i < settings.condition_count; i++) {
+        const struct condition *condition = &settings.conditions[i];
+        if (reach_of(condition) != REACH_SHARED)
+            continue;
+        struct watched *largest = process;
+        size_t count = 1;
+        const char *figure = watch_shared_figure(process, condition);
+        process->reading.pressed = is_pressed(process, i, ready);
+        struct condition_result result = condition_evaluate(
+            condition,
+            figure ? watch_shared_state(i, figure, process->reading.now_ms) : &process->states[i],
+            &process->reading, settings.cool_ms);
         if (!result.fires)
             continue;
-        if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
-            /* the bytes in use decide whether the files of this event are kept (--keep) */
-            read_figures(process, reading);
-        tell_condition(process, i, &result, reading);
-        watch_act_add(process, i, &result, reading->inuse_bytes);
+        if (figure)
+            largest = watch_shared_largest(processes, condition, figure, &count);
+        begin_event(largest, i, &result, &largest->reading, figure, count);
     }
 }
 
@@ -343,7 +392,7 @@ static void tell_end(struct watched *process) {
                                         .ended = true};
     process->ended = true;
     watch_log(&WATCH_LINE("ended", process), "the process has ended");
-    evaluate(process, &reading, NULL, false);
+    evaluate(process, &reading, NULL, REACH_KERNEL);
 }
 
 static void tell_lack(void) {
@@ -370,7 +419,7 @@ static void take_program(struct watched *process, const struct process_facts *fa
     free(before);
 }
 
-/* Evaluates the conditions for which the process need not be asked. */
+/* Evaluates the conditions of REACH_KERNEL, and keeps the reading for those of REACH_SHARED. */
 static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
     struct process_facts facts;
     if (process->ended)
@@ -390,7 +439,8 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
     struct condition_reading reading = read_outside(process, now_ms);
     if (settings.needs_used)
         read_used(process, &reading);
-    evaluate(process, &reading, ready, false);
+    process->reading = reading;
+    evaluate(process, &reading, ready, REACH_KERNEL);
 }
 
 /* Evaluates the conditions for which the process has to be asked. */
@@ -399,7 +449,7 @@ static void ask_and_evaluate(struct watched *process) {
         return;
     struct condition_reading reading = read_outside(process, clock_now_ms());
     read_figures(process, &reading);
-    evaluate(process, &reading, NULL, true);
+    evaluate(process, &reading, NULL, REACH_ASKED);
 }
 
 /* Looks at all processes, before it asks any of them: a process that answers late must not hold up
@@ -409,6 +459,9 @@ static void look_at_all(int64_t now_ms) {
     struct watched *process;
     for (process = processes; process && end_signal == 0; process = process->next)
         look_at(process, now_ms, NULL);
+    for (process = processes; process && end_signal == 0; process = process->next)
+        evaluate_shared(process, NULL);
+    watch_shared_forget(settings.conditions, now_ms, settings.cool_ms);
     int64_t until_ms = clock_now_ms() + ASK_MS;
     for (process = processes; settings.needs_target && process && end_signal == 0;
          process = process->next) {
@@ -490,6 +543,7 @@ static void wait_until(int64_t until_ms, int ended_fd, const sigset_t *waiting) 
                     process->triggers[i] = -1;
                 } else {
                     look_at(process, clock_now_ms(), &list[k]);
+                    evaluate_shared(process, &list[k]);
                 }
             }
         }

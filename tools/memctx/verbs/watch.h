@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * watch.h - what the parts of `memctx watch` share: watch_options.c reads the command line, watch.c
- * evaluates the conditions, watch_act.c runs the actions, watch_files.c keeps their files,
- * watch_log.c writes the log. All of them run in one thread.
+ * evaluates the conditions, watch_shared.c has the state of those that processes share, watch_act.c
+ * runs the actions, watch_files.c keeps their files, watch_log.c writes the log. All of them run in
+ * one thread.
  */
 #ifndef MEMCTX_VERBS_WATCH_H
 #define MEMCTX_VERBS_WATCH_H
@@ -59,7 +60,9 @@ struct watched {
     struct limits_found limit;
     bool has_limit;
     struct limits_found
-        fullest;          /* the limit of which the largest share was used at the last look */
+        fullest; /* the limit of which the largest share was used at the last look */
+    struct condition_reading
+        reading;          /* of the last look, without the figures that it is asked for */
     int64_t limit_due_ms; /* when the limit is due to be read again */
     int64_t ask_due_ms;   /* when the process is due to be asked again */
     int64_t ask_pause_ms; /* grows while the process does not answer */
@@ -77,6 +80,7 @@ struct watch_event {
     struct watched *process;
     size_t condition;
     struct condition_result result;
+    char *figure; /* watch_shared_figure; NULL: the condition's figure is the process's own */
     int64_t inuse_bytes; /* CONDITION_UNKNOWN: not known */
     char *stem;          /* path of the event's files without ending */
     struct watch_files made;
@@ -118,13 +122,34 @@ void watch_log(const struct watch_line *line, const char *format, ...) CLI_PRINT
 /* Writes a value of this condition with its unit into `text`, which has RENDER_NUMBER_BYTES. */
 char *watch_show_value(char *text, const struct condition *condition, int64_t value);
 
+/* --- watch_shared.c ----------------------------------------------------------------------------
+ */
+
+/* Returns the name of the figure that this condition reads, if other processes have the figure,
+ * too: a limit that counts several processes, or a pressure file. NULL: it is the process's own. */
+const char *watch_shared_figure(const struct watched *process, const struct condition *condition);
+/* Returns the state of a condition on a shared figure. The pointer is valid until
+ * watch_shared_forget. */
+struct condition_state *watch_shared_state(size_t condition, const char *figure, int64_t now_ms);
+/* Call this if an action failed: condition_action_failed for the state, if it still exists. */
+void watch_shared_failed(size_t condition, const char *figure);
+/* Returns the process with the largest resident set of those that have this figure, and sets
+ * *count to their number. NULL: there is none. */
+struct watched *watch_shared_largest(struct watched *processes, const struct condition *condition,
+                                     const char *figure, size_t *count);
+/* Forgets states of figures that no process has had for `least_ms` and for the condition's window.
+ * For shorter times a state is kept, because the fullest limit of a process may change to and fro.
+ */
+void watch_shared_forget(const struct condition *conditions, int64_t now_ms, int64_t least_ms);
+
 /* --- watch_act.c ----------------------------------------------------------------------------- */
 
 void watch_act_begin(const struct watch_settings *settings);
-/* Puts an event at the end of the queue. One action runs at a time. If the queue is full, the event
- * is left out, and counts as a failed action. */
+/* Puts an event at the end of the queue. `figure` as in struct watch_event; it is copied. One
+ * action runs at a time. If the queue is full, the event is left out, and counts as a failed
+ * action. */
 void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
-                   int64_t inuse_bytes);
+                   const char *figure, int64_t inuse_bytes);
 /* Kills the running action if it is late, finishes it if its child has ended, and begins the next
  * one. Returns true while an action runs. */
 bool watch_act_step(void);

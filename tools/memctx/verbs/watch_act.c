@@ -190,13 +190,20 @@ static bool writes_file(const struct watch_action *action) {
            (action->kind == WATCH_DOCTOR && (settings->directory || settings->json));
 }
 
+static void count_failure(const struct watch_event *event) {
+    failures++;
+    if (event->figure)
+        watch_shared_failed(event->condition, event->figure);
+    else
+        condition_action_failed(&event->process->states[event->condition]);
+}
+
 static void fail_action(struct watch_event *event, const struct watch_action *action,
                         int64_t status, const char *reason) {
     struct watch_line line = line_of(event, "failed");
     line.status = status;
     line.took_ms = clock_now_ms() - run.began_ms;
-    failures++;
-    condition_action_failed(&event->process->states[event->condition]);
+    count_failure(event);
     watch_log(&line, "%s for %s failed; %s", action->text, condition_text(event), reason);
 }
 
@@ -420,8 +427,7 @@ static void finish_action(struct watch_event *event, const struct watch_action *
 /* Counts an event as failed for which there is no room in the queue. */
 static void leave_out(const struct watch_event *event) {
     struct watch_line line = line_of(event, "failed");
-    failures++;
-    condition_action_failed(&event->process->states[event->condition]);
+    count_failure(event);
     watch_log(&line,
               "the actions for %s are left out, because %d earlier events still wait; give fewer "
               "conditions, or end slow actions with --timeout",
@@ -429,12 +435,16 @@ static void leave_out(const struct watch_event *event) {
 }
 
 void watch_act_add(struct watched *process, size_t condition, const struct condition_result *result,
-                   int64_t inuse_bytes) {
+                   const char *figure, int64_t inuse_bytes) {
     struct watch_event *event = cli_alloc(1, sizeof *event);
-    *event = (struct watch_event){
-        .process = process, .condition = condition, .result = *result, .inuse_bytes = inuse_bytes};
+    *event = (struct watch_event){.process = process,
+                                  .condition = condition,
+                                  .result = *result,
+                                  .figure = figure ? cli_copy(figure) : NULL,
+                                  .inuse_bytes = inuse_bytes};
     if (waiting_events == EVENTS_MAX) {
         leave_out(event);
+        free(event->figure);
         free(event);
         return;
     }
@@ -451,6 +461,7 @@ static void drop_event(struct watch_event *event) {
     if (!first_event)
         last_event = &first_event;
     free(event->stem);
+    free(event->figure);
     free(event);
 }
 
