@@ -230,6 +230,21 @@ def shape_leak_with_two_marks_at_one_time():
 
 
 @test
+def shape_too_few_marks_of_which_some_are_not_counted():
+    """Doctor says that it counts two marks once which were set one behind the other: otherwise its
+    number of marks seems wrong to the user who set them."""
+    left_out = "set directly before another one or just now"
+    for seconds, told in (
+            ((10, 700, 1400), "2 marks: too few"),
+            ((10, 700, 700.01, 1400), f"2 marks (1 more, {left_out}, is not counted): too few"),
+            ((10, 700, 700.01, 700.02, 1400, 1400.01),
+             f"2 marks (3 more, {left_out}, are not counted): too few")):
+        _, text = looked(rows(seconds, *(2 * [[int(second) for second in seconds]])))
+        text = " ".join(text.split())
+        check(f"{told} to find leaks" in text, f"{seconds}: {text[-400:]}")
+
+
+@test
 def shape_leak_of_little_in_a_large_process():
     """Growth by 1/50000 of the resident set is no alarm after a short time."""
     found, _ = looked(SHAPES["leak"][1], rss_bytes=200 << 30)

@@ -503,8 +503,9 @@ static void print_not_watched(const struct findings_input *input) {
     free(line);
 }
 
-/* Says that there are too few marks to find leaks, and how to get more. */
-static void print_few_marks(const struct findings_input *input, size_t marks) {
+/* Says that there are too few marks to find leaks, and how to get more. `left_out`: number of marks
+ * that samples_to_judge left out. */
+static void print_few_marks(const struct findings_input *input, size_t marks, size_t left_out) {
     const struct model *model = input->model;
     bool recorded = model->recording;
     bool keeps = input->marks_kept && strcmp(input->marks_kept, "off") != 0;
@@ -526,18 +527,24 @@ static void print_few_marks(const struct findings_input *input, size_t marks) {
                         "a new NAME each time, use --watch TIME, or let the program keep "
                         "marks: memctx set %s marks=10m,24",
                         input->target, input->target);
-    char *line = cli_format("%zu %s%s: too few to find leaks%s", marks,
-                            recorded ? "earlier moment" : "mark", marks == 1 ? "" : "s", advice);
+    char *more = left_out == 0 ? cli_copy("")
+                               : cli_format(" (%zu more, set directly before another one or just "
+                                            "now, %s not counted)",
+                                            left_out, left_out == 1 ? "is" : "are");
+    char *line =
+        cli_format("%zu %s%s%s: too few to find leaks%s", marks,
+                   recorded ? "earlier moment" : "mark", marks == 1 ? "" : "s", more, advice);
     putchar('\n');
     wrap_print(line, 0, 0);
     free(line);
+    free(more);
     free(advice);
 }
 
 void tell_findings(const struct findings_input *input, const struct findings *findings,
                    const struct tell_options *options) {
     struct samples judged = samples_to_judge(input->samples);
-    size_t marks = judged.count - 1; /* without a mark that was set just now */
+    size_t marks = judged.count - 1; /* without those that show nothing */
     bool explained = false;
     char *verdict = tell_verdict(input, findings);
     free(judged.samples);
@@ -553,7 +560,7 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
         print_finding(input->model, &findings->list[i], i + 1, &explained, options);
     }
     if (marks < 3)
-        print_few_marks(input, marks);
+        print_few_marks(input, marks, input->samples->count - judged.count);
     if (input->samples->mapped_count < 2)
         print_not_watched(input);
 }
