@@ -29,6 +29,9 @@ def recording_has_a_history():
         # a control group that is nearly full makes the OOM killer the likely cause
         check(re.search("called _exit or exec$| of its limit: |OOM killer$", report["ended_text"]),
               report["ended_text"])
+        doctor = json.loads(run_cli("doctor", "--json", path).stdout)
+        check_equal((report["verdict"], report["largest"]), (doctor["verdict"], doctor["largest"]),
+                    "what postmortem and doctor tell")
         moments = report["moments"]
         check_equal(len(moments), len(moments_of(read(path))), "moments")
         for at, moment in (("start", moments[0]), ("now", moments[-1])):

@@ -10,8 +10,6 @@
 #include "base/progress.h"
 #include "base/terminal.h"
 #include "formats/render.h"
-#include "model/frames.h"
-#include "model/tails.h"
 #include "verbs/recorded.h"
 #include "verbs/self.h"
 #include "verbs/telling.h"
@@ -86,68 +84,6 @@ static struct samples_look *watch(struct target *target, int64_t seconds,
 
 /* --- JSON ------------------------------------------------------------------------------------ */
 
-/* Writes the functions at the address of a frame, innermost first; or module and offset, if the
- * frame has no names. */
-static void write_functions(struct json_writer *json, const struct model *model,
-                            const struct model_frame *frame) {
-    const struct model_names *names = frame->names;
-    if (names && names->functions[0].name) {
-        for (uint32_t k = 1; k < names->count; k++)
-            json_put_text(json, NULL, names->functions[k].name);
-        json_put_text(json, NULL, names->functions[0].name);
-    } else {
-        char *name = frames_write_frame(model, frame, true);
-        json_put_text(json, NULL, name);
-        free(name);
-    }
-}
-
-static void write_tails(struct json_writer *json, const struct model *model,
-                        const struct model_tails *tails) {
-    for (uint32_t i = 0; tails && i < tails->count; i++)
-        write_functions(json, model, &tails->frames[i]);
-}
-
-/* Writes the functions of the path, innermost first. For each frame, the inlined functions come
- * before the function that they were inlined into. Functions that ended in tail calls stand between
- * the frames. */
-static void write_path(struct json_writer *json, const struct model *model, uint32_t example,
-                       uint32_t frames) {
-    uint32_t at = example;
-    json_put_open(json, "path", '[');
-    if (at != WIRE_NONE && frames > 0)
-        write_tails(json, model, tails_to_malloc(model, &model->contexts[at]));
-    for (uint32_t i = 0; at != WIRE_NONE && i < frames; i++) {
-        write_functions(json, model, model->contexts[at].frame);
-        write_tails(json, model, tails_before(model, &model->contexts[at]));
-        at = model->contexts[at].parent;
-    }
-    json_put_close(json, ']');
-}
-
-/* Writes the function that the finding is about, and the groups of call paths below it. */
-static void write_cause(struct json_writer *json, const struct model *model,
-                        const struct finding *finding) {
-    char *function = NULL;
-    if (finding->example != WIRE_NONE) {
-        struct who_part part = finding_who(model, finding);
-        function = who_write_short(model, &part);
-    }
-    json_put_text(json, "function", function);
-    free(function);
-    json_put_open(json, "parts", '[');
-    for (size_t i = 0; i < finding->part_count; i++) {
-        const struct finding_part *part = &finding->parts[i];
-        json_put_open(json, NULL, '{');
-        json_put_integer(json, "contexts", (int64_t)part->contexts);
-        json_put_decimal(json, "share", part->share);
-        json_put_integer(json, "bytes", part->bytes);
-        write_path(json, model, part->example, part->frames);
-        json_put_close(json, '}');
-    }
-    json_put_close(json, ']');
-}
-
 /* Writes the rate of steady growth, and when memory will be used up. */
 static void write_rate(struct json_writer *json, const struct findings_input *input,
                        const struct finding *finding) {
@@ -177,25 +113,6 @@ static void write_rate(struct json_writer *json, const struct findings_input *in
     }
 }
 
-/* Writes who holds most of the memory in use. */
-static void write_largest(struct json_writer *json, const struct model *model,
-                          const struct findings *findings) {
-    json_put_open(json, "largest", '[');
-    for (size_t i = 0; i < findings->largest_count; i++) {
-        const struct finding *finding = &findings->largest[i];
-        json_put_newline(json);
-        json_put_open(json, NULL, '{');
-        json_put_integer(json, "contexts", (int64_t)finding->contexts);
-        write_path(json, model, finding->example, finding->frames);
-        write_cause(json, model, finding);
-        json_put_integer(json, "bytes", finding->bytes);
-        json_put_decimal(json, "ratio", finding->ratio);
-        json_put_text(json, "evidence", finding->evidence);
-        json_put_close(json, '}');
-    }
-    json_put_close(json, ']');
-}
-
 static void print_json(const struct findings_input *input, const struct findings *findings) {
     const struct model *model = input->model;
     struct json_writer json = {.file = stdout};
@@ -223,8 +140,8 @@ static void print_json(const struct findings_input *input, const struct findings
                          finding->context == WIRE_NONE ? WIRE_UNKNOWN
                                                        : model->contexts[finding->context].id);
         json_put_integer(&json, "contexts", (int64_t)finding->contexts);
-        write_path(&json, model, finding->example, finding->frames);
-        write_cause(&json, model, finding);
+        telling_write_path(&json, model, finding->example, finding->frames);
+        telling_write_cause(&json, model, finding);
         json_put_integer(&json, "bytes", finding->bytes);
         json_put_decimal(&json, "ratio", finding->ratio);
         json_put_text(&json, "title", finding->title);
@@ -240,7 +157,7 @@ static void print_json(const struct findings_input *input, const struct findings
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
-    write_largest(&json, model, findings);
+    telling_write_largest(&json, model, findings);
     json_put_close(&json, '}');
     putchar('\n');
 }

@@ -354,8 +354,9 @@ static void write_growth(struct json_writer *json, const struct model *before,
     json_put_close(json, '}');
 }
 
-static void print_json(const struct model *model, const struct findings *findings,
+static void print_json(const struct findings_input *input, const struct findings *findings,
                        const struct model *before, const struct compare *compare) {
+    const struct model *model = input->model;
     const struct model_recording *recording = model->recording;
     const struct model_moment *moment = chosen_moment(model);
     struct json_writer json = {.file = stdout};
@@ -378,7 +379,10 @@ static void print_json(const struct model *model, const struct findings *finding
     json_put_integer(&json, "cgroup_above", recording->cgroup_above);
     json_put_integer(&json, "cgroup_oom_kills_since", read_kills(recording));
     json_put_integer(&json, "lost", recording->lost);
-    json_put_text(&json, "verdict", findings->count > 0 ? findings->list[0].title : NULL);
+    char *verdict = tell_verdict(input, findings);
+    json_put_text(&json, "verdict", verdict);
+    free(verdict);
+    telling_write_largest(&json, model, findings);
     if (before)
         write_growth(&json, before, compare);
     else
@@ -456,7 +460,7 @@ int postmortem_main(int argc, char **argv) {
     if (!request.telling.json && !request.telling.no_pager)
         terminal_page();
     if (request.telling.json)
-        print_json(&model, &findings, has_before ? &before : NULL, &compare);
+        print_json(&input, &findings, has_before ? &before : NULL, &compare);
     else
         print_text(&input, &findings, has_before ? &before : NULL, &compare, &request);
     return cli_finish_output(CLI_DONE);
