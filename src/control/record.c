@@ -10,6 +10,7 @@
 #include "control/marks.h"
 #include "control/recorder.h"
 #include "figures/buffers.h"
+#include "os/libc.h"
 #include "os/meta.h"
 #include "os/syscall.h"
 #include "segment/segment.h"
@@ -18,11 +19,14 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #define EVERY_NS 10000000000ULL /* shortest pause after a moment, unless memory grows */
 #define FIRST_NS 100000000ULL   /* age of the process at the first moment, with `at_once` */
 #define OTHERS_NS 2000000000ULL /* age of the process at the first moment, without `at_once` */
 #define LOOK_NS 250000000ULL    /* time between two looks at the growth */
+#define AWAIT_NS 200000         /* time between two looks of record_await_file */
+#define AWAITS_MAX 500          /* most looks of record_await_file, which take 0.1 s in all */
 /* The pause after a moment is at least SHARE times the CPU time that the moment took. Elapsed time
  * would also count other programs on a busy machine, and the pauses would become minutes. */
 #define SHARE 500U
@@ -164,6 +168,21 @@ static void take_moment(uint64_t now) {
     unpin();
 }
 
+/* True if the program can change its user and its root directory, and then may be unable to make a
+ * file in the directory. Servers do that within some ms. */
+static bool may_lose_rights(void) {
+    return recorder->at_once && !OS_CALL(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+}
+
+COLD void record_await_file(void) {
+    if (!recorder || !may_lose_rights())
+        return;
+    for (int i = 0; i < AWAITS_MAX && !load_acquire(&recorder->owner) &&
+                    !load_relaxed(&recorder->error) && !load_relaxed(&os_restricted);
+         i++)
+        os_sleep(&(struct timespec){.tv_nsec = AWAIT_NS});
+}
+
 void record_look(void) {
     uint64_t now = os_now_exact_ns();
     if (!recorder || now < recorder->look_ns || load_relaxed(&os_restricted))
@@ -175,6 +194,8 @@ void record_look(void) {
         if (lived < first && first - lived < LOOK_NS)
             recorder->look_ns = recorder->next_ns;
         recorder->quiet_ns = recorder->next_ns;
+        if (may_lose_rights())
+            take_moment(now);
     }
     int64_t used = (int64_t)segment_used_bytes(), high = recorder->high_bytes;
     bool grew = used > high + high / 20 && used - high >= GREW_LEAST && now >= recorder->quiet_ns;

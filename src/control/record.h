@@ -10,8 +10,8 @@
  * Each process has a file of its own: a forked child never writes into its parent's. A process that
  * restricted its system calls is not recorded.
  *
- * Threads: the control thread, except record_init, record_end and record_forget. The exit handler
- * also reads record_counts and record_last_file.
+ * Threads: the control thread, except record_init, record_await_file, record_end, record_forget.
+ * The exit handler also reads record_counts and record_last_file.
  */
 #ifndef MEMCTX_CONTROL_RECORD_H
 #define MEMCTX_CONTROL_RECORD_H
@@ -28,8 +28,12 @@ void record_init(const char *directory, bool at_once);
 bool record_switch(const char *directory, struct text *answer);
 /* Makes the directory. With MEMCTX_VERBOSE, prints why it cannot be written to. */
 void record_begin(void);
-/* Writes a moment if one is due. */
+/* Writes a moment if one is due. In a program of root that `memctx run` started, one is due at
+ * once: the file is made before the program changes its user or its root directory. */
 void record_look(void);
+/* Waits, at most 0.1 s, until the control thread has made the file of such a program. Called by the
+ * constructor, so that the program cannot change its user or root directory before. */
+void record_await_file(void);
 /* Returns the ms until record_look wants to be called, at most `wait`. */
 int record_wait_ms(int wait);
 /* Closes the file, because the control thread ends. If it starts again, it reopens the file. */

@@ -364,10 +364,13 @@ void control_init(bool at_once, const char *record) {
     if (options.control == CONTROL_OFF)
         return;
     record_init(record, at_once);
-    if (at_once || options.control >= CONTROL_EAGER)
+    if (at_once || options.control >= CONTROL_EAGER) {
         start();
-    else
+        if (control.running)
+            record_await_file();
+    } else {
         store_owner(&control_waiting, 1);
+    }
 }
 
 static void print_statistics(void) {

@@ -222,6 +222,26 @@ def recording_tells_an_exit():
 
 
 @test
+def recording_of_a_program_that_leaves_its_root_and_user_at_once():
+    """A server of root that changes its root directory and its user as its first act has a
+    recording, although it could not make a file in the directory any more."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to chroot")
+    program = harness.build_program("tests/control/confined.c")
+    with tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory, \
+         tempfile.TemporaryDirectory(prefix="mctx-root-") as root:
+        done = harness.run_cli("run", f"--record={directory}", "--", program, root)
+        check_equal((done.returncode, done.stderr), (0, ""), "the program")
+        check(done.stdout.startswith("uid 65534, root again: -1"), done.stdout)
+        files = [file for file in os.listdir(directory) if file.endswith("-confined.rec")]
+        check_equal(len(files), 1, f"recordings: {os.listdir(directory)}")
+        path = os.path.join(directory, files[0])
+        report = postmortem_of(path)
+        check(report["moments"] and report["moments"][0]["requested_bytes"] > 0, report)
+        check(report["ended"] in ("killed", "unknown"), report["ended"])
+
+
+@test
 def recording_tells_an_exec_of_the_same_program():
     """If the process has executed its program once more, postmortem says so of the older
     recording."""
