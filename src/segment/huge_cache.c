@@ -24,6 +24,7 @@
 #define ASKED_BYTES (4 * OS_PAGE_BYTES) /* see end_is_resident */
 #define CUTS_OF_PART 4 /* cuts that a donor's part needs, if it is two or three areas */
 #define BEGINNINGS 8   /* see cache_share */
+#define LIBC_UNMAPS_BYTES (32UL << 20) /* glibc never keeps freed chunks of this size or more */
 
 struct huge_cached segment_huge_cache[HUGE_CACHE_MAX];
 
@@ -342,15 +343,26 @@ static size_t cache_share(size_t bytes) {
     return cached + bytes <= bound ? bytes : 0;
 }
 
+/* True if a freed chunk's mapping can be handed out again. glibc unmaps each freed chunk of
+ * LIBC_UNMAPS_BYTES or more, so a program may free such a chunk although it has protected OS pages
+ * of it, or unmapped some. The protection is taken back here; a hole makes the system call fail. */
+static bool mapping_is_usable(struct page *header) {
+    size_t mapped = header->mapped_bytes;
+    if (mapped < LIBC_UNMAPS_BYTES)
+        return true;
+    return !load_relaxed(&os_restricted) && os_protect(header, mapped, true);
+}
+
 void huge_cache_put(struct page *header, bool plain) {
     size_t mapped = header->mapped_bytes, bytes = mapped, kept = 0;
+    plain = plain && load_relaxed(&options.decay_ms) && mapping_is_usable(header);
     lock_take(&global.lock);
     struct huge_cached *spare = header->flags & PAGE_SPARE ? spare_of(header) : NULL;
     if (spare)
         bytes += cache_remove((int)(spare - segment_huge_cache)).bytes;
     global.huge_bytes -= (int64_t)mapped;
     add_owner(&global.used_bytes, -(int64_t)mapped);
-    if (plain && bytes <= HUGE_CACHED_MAX_BYTES && load_relaxed(&options.decay_ms)) {
+    if (plain && bytes <= HUGE_CACHED_MAX_BYTES) {
         kept = cache_share(bytes);
         if (kept && !cache_add((struct huge_cached){(char *)header, kept, os_now_ns(), NULL}))
             kept = 0;

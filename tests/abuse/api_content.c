@@ -5,6 +5,7 @@
 
 #include <malloc.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static void fill(unsigned char *block, size_t size, uint64_t seed) {
@@ -233,6 +234,29 @@ static void realloc_shrink_returns(void) {
     free(block);
 }
 
+/* --- protected OS pages ------------------------------------------------------------------ */
+
+/* glibc unmaps each freed chunk of 32 MiB or more, so a program may free such a chunk while OS pages
+ * of it are inaccessible, read-only or unmapped. A later chunk must have none of these. */
+static void protected_large(void) {
+    size_t size = 40u << 20;
+    for (int round = 0; round < 12; round++) {
+        unsigned char *block = malloc(size);
+        CHECK(block, "no memory");
+        memset(block, round, 1 << 20);
+        unsigned char *within = (unsigned char *)(((uintptr_t)block + 8191) & ~(uintptr_t)4095);
+        int refused = round % 3 == 0   ? mprotect(within, 4096, PROT_NONE)
+                      : round % 3 == 1 ? mprotect(within + (size / 2 & ~4095u), 4096, PROT_READ)
+                                       : munmap(within, 4096);
+        CHECK(!refused, "round %d: the kernel refused", round);
+        free(block);
+        block = malloc(size);
+        CHECK(block, "no memory");
+        memset(block, 1, size);
+        free(block);
+    }
+}
+
 /* --- usable size ------------------------------------------------------------------------- */
 
 static void usable_size(void) {
@@ -262,4 +286,4 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"calloc-after-realloc", calloc_after_realloc}, {"calloc-threads", calloc_threads},
            {"realloc-every-jump", realloc_every_jump}, {"realloc-walk", realloc_walk},
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
-           {"usable-size", usable_size})
+           {"protected-large", protected_large}, {"usable-size", usable_size})
