@@ -21,34 +21,43 @@ uint32_t region_context_of(const void *chunk) {
     return page ? page_kind_of(page)->context_of(page, chunk) : REGION_NO_CONTEXT;
 }
 
-/* Returns the size of the block that starts at `chunk` and holds nothing but the chunk; 0: the
- * chunk may be of another kind. redis calls malloc_usable_size for each malloc and each free, so
- * the common case calls no function. Reads the header of a page that may belong to another thread:
- * these members do not change while the page has a chunk, and no flag that other threads set
- * changes the result. */
-INLINE size_t usable_of_narrow(const void *chunk) {
-    const unsigned others = META_WIDE | META_ALIGNED | META_CHECKED;
-    bool exact;
-    if (UNLIKELY(!segment_is_near(chunk)))
-        return 0;
-    const struct page *page = segment_slice_of(chunk);
-    /* Only the header of a page's first slice has the heap; `heap` is NULL in the others. */
-    if (UNLIKELY(!page->heap) && !(page -= page->back)->heap)
-        return 0;
-    if (UNLIKELY(load_relaxed(&page->meta_shift) & others))
-        return 0;
-    (void)blocks_index_narrow(page, blocks_granule_narrow(page, chunk), chunk, &exact);
-    return LIKELY(exact) ? page->block_bytes : 0;
-}
+/* The flags of pages whose chunks may have another size than their block. */
+#define META_OTHER_SIZE (META_ALIGNED | META_CHECKED)
 
-static NOINLINE size_t usable_by_page_kind(const void *chunk) {
+/* For chunks that do not fill a narrow block. Serves a wide block itself, because redis asks for
+ * the sizes of such blocks, too. */
+static NOINLINE size_t usable_not_narrow(const void *chunk) {
+    bool exact;
+    if (LIKELY(segment_is_near(chunk))) {
+        const struct page *page = segment_slice_of(chunk);
+        page -= page->back;
+        unsigned meta = load_relaxed(&page->meta_shift) & (META_WIDE | META_OTHER_SIZE);
+        if (LIKELY(page->heap) && LIKELY(meta == META_WIDE)) {
+            unsigned index = blocks_index(page, segment_span_start(page), chunk, &exact);
+            if (LIKELY(exact) && LIKELY(index < page->granule_capacity) &&
+                LIKELY(blocks_was_handed_out(page, chunk)))
+                return page->block_bytes;
+        }
+    }
     const struct page *page = region_page_of(chunk);
     return page ? page_kind_of(page)->usable(page, chunk) : 0;
 }
 
+/* redis calls malloc_usable_size for each malloc and each free, so the common case calls no
+ * function: the chunk fills a block of a narrow page. Reads the header of a page that may belong
+ * to another thread: these members do not change while the page has a chunk, and no flag that other
+ * threads set changes the result. A narrow page has one slice, so the header of the pointer's slice
+ * is the page's own; in the other headers of a longer page, `heap` is NULL. */
 size_t region_usable(const void *chunk) {
-    size_t narrow = usable_of_narrow(chunk);
-    return LIKELY(narrow) ? narrow : usable_by_page_kind(chunk);
+    bool exact;
+    if (UNLIKELY(!segment_is_near(chunk)))
+        return usable_not_narrow(chunk);
+    const struct page *page = segment_slice_of(chunk);
+    if (UNLIKELY(!page->heap) ||
+        UNLIKELY(load_relaxed(&page->meta_shift) & (META_WIDE | META_OTHER_SIZE)))
+        return usable_not_narrow(chunk);
+    (void)blocks_index_narrow(page, blocks_granule_narrow(page, chunk), chunk, &exact);
+    return LIKELY(exact) ? page->block_bytes : usable_not_narrow(chunk);
 }
 
 size_t region_requested(const void *chunk) {
