@@ -182,14 +182,39 @@ static NOINLINE void *allocate_current_page(struct heap *heap, struct view *view
     return allocate_done(heap, view, size, how, frame, chunk, fresh);
 }
 
-NOINLINE void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
-                                        enum allocate_how how, uintptr_t frame) {
-    void *chunk = NULL;
-    if (view->bins == &heap->mixed)
-        chunk = take_block_with_owner(heap, view, size);
+/* The context has no pages of its own. Takes a recently freed block of a page that has become
+ * mixed, or else a block of the current page. */
+static NOINLINE void *allocate_with_owner(struct heap *heap, struct view *view, size_t size,
+                                          enum allocate_how how, uintptr_t frame) {
+    void *chunk = take_block_with_owner(heap, view, size);
     if (!chunk)
         return allocate_current_page(heap, view, size, how, frame);
     return allocate_done(heap, view, size, how, frame, chunk, false);
+}
+
+/* A program that grows takes most of its blocks here. So for pages of one context, this function
+ * does itself the part of region_take that is needed, in half as many instructions. */
+NOINLINE void *allocate_untouched_block(struct heap *heap, struct view *view, size_t size,
+                                        enum allocate_how how, uintptr_t frame) {
+    if (view->bins == &heap->mixed)
+        return allocate_with_owner(heap, view, size, how, frame);
+    struct page *page = view->bins->current[bins_class_narrow(heap, size)];
+    uint32_t bytes = page->block_bytes, left = page->fresh_left;
+    if (UNLIKELY(!left) || UNLIKELY(size > bytes))
+        return allocate_current_page(heap, view, size, how, frame);
+    char *block = page->next_block;
+    store_owner(&page->next_block, block + bytes);
+    store_owner(&page->fresh_left, (uint16_t)(left - 1));
+    order_stores(); /* a child that is forked between the two stores loses one block: safe */
+    add_owner(&page->used, 1);
+    char *granule = blocks_granule_narrow(page, block);
+    bool exact;
+    unsigned index = blocks_index_narrow(page, granule, block, &exact);
+    store_owner((uint8_t *)granule + page->records + index, (uint8_t)(bytes - size));
+    view_account_alloc(view, size);
+    bool zero = how == ALLOCATE_ZEROED && !page->fresh;
+    thread_leave(heap);
+    return UNLIKELY(zero) ? memset(block, 0, size) : block;
 }
 
 NOINLINE void *allocate_wide_block(struct heap *heap, struct view *view, size_t size,
