@@ -236,8 +236,8 @@ static void realloc_shrink_returns(void) {
 
 /* --- protected OS pages ------------------------------------------------------------------ */
 
-/* glibc unmaps each freed chunk of 32 MiB or more, so a program may free such a chunk while OS pages
- * of it are inaccessible, read-only or unmapped. A later chunk must have none of these. */
+/* glibc unmaps each freed chunk of 32 MiB or more, so a program may free such a chunk while OS
+ * pages of it are inaccessible, read-only or unmapped. A later chunk must have none of these. */
 static void protected_large(void) {
     size_t size = 40u << 20;
     for (int round = 0; round < 12; round++) {

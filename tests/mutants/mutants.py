@@ -341,6 +341,12 @@ MUTANTS = {
     "a-change-is-replayed-on-a-path-of-another-length": (
         "src/context/replay.c", "kept->length != change->stay_length", "!kept->length",
         ["preload:oracle_chains"]),
+    "untouched-blocks-of-used-pages-are-zero": (
+        "src/api/malloc.c", "bool zero = how == ALLOCATE_ZEROED && !page->fresh;",
+        "bool zero = false;\n    (void)how;", ["content-calloc-dirty-small"]),
+    "protected-mappings-are-kept": (
+        "src/segment/huge_cache.c", "    if (mapped < LIBC_UNMAPS_BYTES)\n        return true;",
+        "    if (mapped)\n        return true;", ["content-protected-large"]),
     "a-return-address-of-0-is-not-compared": (
         "src/path/stack_rules.c", "joined < 0 && stack->end == STACK_OPEN;", "joined < 0;",
         ["unit:stack/a_frame_without_a_caller_may_have_one_later",
