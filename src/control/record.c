@@ -21,12 +21,12 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#define EVERY_NS 10000000000ULL /* shortest pause after a moment, unless memory grows */
-#define FIRST_NS 100000000ULL   /* age of the process at the first moment, with `at_once` */
-#define OTHERS_NS 2000000000ULL /* age of the process at the first moment, without `at_once` */
-#define LOOK_NS 250000000ULL    /* time between two looks at the growth */
-#define AWAIT_NS 200000         /* time between two looks of record_await_file */
-#define AWAITS_MAX 500          /* most looks of record_await_file, which take 0.1 s in all */
+#define EVERY_NS 10000000000ULL   /* shortest pause after a moment, unless memory grows */
+#define FIRST_NS 100000000ULL     /* age of the process at the first moment, with `at_once` */
+#define OTHERS_NS 2000000000ULL   /* age of the process at the first moment, without `at_once` */
+#define LOOK_NS 250000000ULL      /* time between two looks at the growth */
+#define AWAIT_NS 200000           /* time between two looks of record_await_file */
+#define AWAIT_MAX_NS 100000000ULL /* most time for record_await_file */
 /* The pause after a moment is at least SHARE times the CPU time that the moment took. Elapsed time
  * would also count other programs on a busy machine, and the pauses would become minutes. */
 #define SHARE 500U
@@ -175,11 +175,13 @@ static bool may_lose_rights(void) {
 }
 
 COLD void record_await_file(void) {
-    if (!recorder || !may_lose_rights())
+    struct recorder *mine = load_acquire(&recorder);
+    if (!mine || !may_lose_rights())
         return;
-    for (int i = 0; i < AWAITS_MAX && !load_acquire(&recorder->owner) &&
-                    !load_relaxed(&recorder->error) && !load_relaxed(&os_restricted);
-         i++)
+    uint64_t until = os_now_exact_ns() + AWAIT_MAX_NS;
+    while (load_acquire(&recorder) == mine && !load_acquire(&mine->owner) &&
+           !load_relaxed(&mine->error) && !load_relaxed(&os_restricted) &&
+           os_now_exact_ns() < until)
         os_sleep(&(struct timespec){.tv_nsec = AWAIT_NS});
 }
 
@@ -194,7 +196,7 @@ void record_look(void) {
         if (lived < first && first - lived < LOOK_NS)
             recorder->look_ns = recorder->next_ns;
         recorder->quiet_ns = recorder->next_ns;
-        if (may_lose_rights())
+        if (lived < first && may_lose_rights())
             take_moment(now);
     }
     int64_t used = (int64_t)segment_used_bytes(), high = recorder->high_bytes;

@@ -166,6 +166,15 @@ bool os_protect(void *start, size_t bytes, bool writable) {
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
 
+bool os_make_plain(void *start, size_t bytes) {
+    /* MADV_WIPEONFORK is refused for a range with a hole, and for memory that is not anonymous. */
+    static const int advice[] = {MADV_WIPEONFORK, MADV_KEEPONFORK, MADV_DOFORK};
+    for (unsigned i = 0; i < sizeof advice / sizeof advice[0]; i++)
+        if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i], 0, 0, 0)))
+            return false;
+    return os_protect(start, bytes, true);
+}
+
 bool os_forbid(void *start, size_t bytes, bool forbidden) {
     int protection = forbidden ? PROT_NONE : PROT_READ | PROT_WRITE;
     /* A filter of system calls may forbid mprotect, so a new mapping replaces the range. */

@@ -41,9 +41,13 @@ void os_discard(void *start, size_t bytes);
 /* Gives memory back to the kernel whose contents are zero or do not matter. Where the kernel
  * refuses, nothing happens. */
 void os_give_back(void *start, size_t bytes);
-/* Makes read-only memory of a loaded object writable, or read-only again. Called only at the
- * start. */
+/* Makes memory writable, or read-only again: that of a loaded object (only at the start), or a
+ * freed mapping. */
 bool os_protect(void *start, size_t bytes, bool writable);
+/* Makes anonymous memory writable again, and part of forked children, whatever the program has done
+ * to it by mprotect and madvise. Its contents may be lost in a child that is forked meanwhile.
+ * False: a part of the range is not mapped, or belongs to a file or to shared memory. */
+bool os_make_plain(void *start, size_t bytes);
 /* Makes the range inaccessible (PROT_NONE), or accessible again; its contents may be lost. False:
  * nothing changed. */
 bool os_forbid(void *start, size_t bytes, bool forbidden);

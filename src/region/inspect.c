@@ -46,8 +46,8 @@ static NOINLINE size_t usable_not_narrow(const void *chunk) {
 /* redis calls malloc_usable_size for each malloc and each free, so the common case calls no
  * function: the chunk fills a block of a narrow page. Reads the header of a page that may belong
  * to another thread: these members do not change while the page has a chunk, and no flag that other
- * threads set changes the result. A narrow page has one slice, so the header of the pointer's slice
- * is the page's own; in the other headers of a longer page, `heap` is NULL. */
+ * threads set changes the result. Nearly all narrow pages have one slice, so the header of the
+ * pointer's slice is the page's own; in the other headers of a longer page, `heap` is NULL. */
 size_t region_usable(const void *chunk) {
     bool exact;
     if (UNLIKELY(!segment_is_near(chunk)))

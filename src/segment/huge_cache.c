@@ -343,19 +343,19 @@ static size_t cache_share(size_t bytes) {
     return cached + bytes <= bound ? bytes : 0;
 }
 
-/* True if a freed chunk's mapping can be handed out again. glibc unmaps each freed chunk of
- * LIBC_UNMAPS_BYTES or more, so a program may free such a chunk although it has protected OS pages
- * of it, or unmapped some. The protection is taken back here; a hole makes the system call fail. */
-static bool mapping_is_usable(struct page *header) {
-    size_t mapped = header->mapped_bytes;
-    if (mapped < LIBC_UNMAPS_BYTES)
+/* True if a part of a chunk's mapping can be handed out again. The mapping has `mapped` bytes.
+ * glibc unmaps each freed chunk of LIBC_UNMAPS_BYTES or more. So a program may free such a chunk
+ * although it has protected OS pages of it, unmapped some, or mapped a file there. */
+static bool part_is_usable(char *start, size_t bytes, size_t mapped) {
+    if (mapped < LIBC_UNMAPS_BYTES || !bytes)
         return true;
-    return !load_relaxed(&os_restricted) && os_protect(header, mapped, true);
+    return !load_relaxed(&os_restricted) && os_make_plain(start, bytes);
 }
 
 void huge_cache_put(struct page *header, bool plain) {
     size_t mapped = header->mapped_bytes, bytes = mapped, kept = 0;
-    plain = plain && load_relaxed(&options.decay_ms) && mapping_is_usable(header);
+    plain = plain && load_relaxed(&options.decay_ms) &&
+            part_is_usable((char *)header + OS_PAGE_BYTES, mapped - OS_PAGE_BYTES, mapped);
     lock_take(&global.lock);
     struct huge_cached *spare = header->flags & PAGE_SPARE ? spare_of(header) : NULL;
     if (spare)
@@ -452,7 +452,8 @@ bool segment_huge_shrink_to_spare(struct page *header, size_t bytes) {
     size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset, end = header->mapped_bytes - mapped;
     bool kept = false;
-    if (offset != HUGE_HEADER_BYTES || !load_relaxed(&options.decay_ms))
+    if (offset != HUGE_HEADER_BYTES || !load_relaxed(&options.decay_ms) ||
+        !part_is_usable((char *)header + mapped, end, header->mapped_bytes))
         return false;
     lock_take(&global.lock);
     if (cache_share(end) == end) {

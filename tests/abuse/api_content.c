@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void fill(unsigned char *block, size_t size, uint64_t seed) {
     for (size_t i = 0; i < size; i++)
@@ -236,25 +238,55 @@ static void realloc_shrink_returns(void) {
 
 /* --- protected OS pages ------------------------------------------------------------------ */
 
+/* Does to an OS page of a chunk what a program may have done before it frees the chunk. */
+static void spoil(unsigned char *page, int way, int file) {
+    int refused = 0;
+    switch (way) {
+    case 0: refused = mprotect(page, 4096, PROT_NONE); break;
+    case 1: refused = mprotect(page, 4096, PROT_READ); break;
+    case 2: refused = munmap(page, 4096); break;
+    case 3: refused = madvise(page, 4096, MADV_DONTFORK); break;
+    default:
+        refused =
+            mmap(page, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED;
+    }
+    CHECK(!refused, "way %d: the kernel refused", way);
+}
+
 /* glibc unmaps each freed chunk of 32 MiB or more, so a program may free such a chunk while OS
- * pages of it are inaccessible, read-only or unmapped. A later chunk must have none of these. */
+ * pages of it are inaccessible, read-only, unmapped, not copied to children, or those of a file. A
+ * later chunk must have none of these. The same holds for the end that a realloc cuts off. */
 static void protected_large(void) {
     size_t size = 40u << 20;
-    for (int round = 0; round < 12; round++) {
+    void *live = malloc(size * 16); /* the more bytes are live, the more freed ones are kept */
+    int file = memfd_create("file", 0), status = 0;
+    char byte = 0;
+    CHECK(file >= 0 && !ftruncate(file, 4096), "no file");
+    for (int round = 0; round < 20; round++) {
         unsigned char *block = malloc(size);
         CHECK(block, "no memory");
-        memset(block, round, 1 << 20);
-        unsigned char *within = (unsigned char *)(((uintptr_t)block + 8191) & ~(uintptr_t)4095);
-        int refused = round % 3 == 0   ? mprotect(within, 4096, PROT_NONE)
-                      : round % 3 == 1 ? mprotect(within + (size / 2 & ~4095u), 4096, PROT_READ)
-                                       : munmap(within, 4096);
-        CHECK(!refused, "round %d: the kernel refused", round);
+        memset(block, 1, 1 << 20);
+        size_t at = round % 2 ? size / 2 + 4096 : 4096;
+        spoil((unsigned char *)(((uintptr_t)block + at) & ~(uintptr_t)4095), round % 5, file);
+        if (round >= 10 && round % 2)
+            block = realloc(block, size / 2);
         free(block);
         block = malloc(size);
         CHECK(block, "no memory");
-        memset(block, 1, size);
+        memset(block, 2, size);
+        if (round % 5 == 3) {
+            pid_t child = fork();
+            if (!child) {
+                memset(block, 3, size);
+                _exit(0);
+            }
+            CHECK(waitpid(child, &status, 0) == child && !status, "round %d: %x", round, status);
+        }
         free(block);
     }
+    CHECK(pread(file, &byte, 1, 0) == 1 && !byte, "malloc's memory is that of a file");
+    close(file);
+    free(live);
 }
 
 /* --- usable size ------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write
          "model/wire_load", "model/figures",
          "model/model", "model/model_store", "model/folding", "model/tails", "base/cli",
          "base/help", "base/nearest", "base/quantity", "base/progress", "base/terminal",
-         "base/json",
+         "base/json", "base/text_file",
          "model/frames", "model/shorten", "formats/emit"]
 
 

@@ -34,14 +34,16 @@ for planted_case, (planted_id, culprit) in PLANTED.items():
         plant(planted_case, by, planted_id, culprit)
 
 
-def check_healthy(target):
+def check_healthy(target, from_look=1):
     count = 0
     for found in looks(target):
         count += 1
+        if count < from_look:
+            continue
         alarms = [(finding["id"], finding["path"][:4], finding["evidence"])
                   for finding in found["findings"] if finding["severity"] in ALARMING]
         check(not alarms, f"look {count}: {alarms}")
-    check(count > 0, "nobody looked")
+    check(count >= from_look, f"only {count} looks")
     return f"{count} looks"
 
 

@@ -63,7 +63,8 @@ for faulty_case, (culprit, leaked) in FAULTY.items():
 def keep_healthy(case):
     def run():
         with runtime_dir() as directory, habits(directory, case) as target:
-            return check_healthy(target)
+            # buffers grow by doubling, so the first looks cannot tell them from a leak
+            return check_healthy(target, 5 if case == "lines" else 1)
     test_named(f"habits-healthy-{case}")(run)
 
 

@@ -345,8 +345,16 @@ MUTANTS = {
         "src/api/malloc.c", "bool zero = how == ALLOCATE_ZEROED && !page->fresh;",
         "bool zero = false;\n    (void)how;", ["content-calloc-dirty-small"]),
     "protected-mappings-are-kept": (
-        "src/segment/huge_cache.c", "    if (mapped < LIBC_UNMAPS_BYTES)\n        return true;",
-        "    if (mapped)\n        return true;", ["content-protected-large"]),
+        "src/segment/huge_cache.c", "os_restricted) && os_make_plain(start, bytes);",
+        "os_restricted);", ["content-protected-large"]),
+    "protected-ends-are-kept": (
+        "src/segment/huge_cache.c",
+        "||\n        !part_is_usable((char *)header + mapped, end, header->mapped_bytes))", ")",
+        ["content-protected-large"]),
+    "files-in-freed-mappings-are-kept": (
+        "src/os/memory.c", "        if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i]",
+        "        if (i && OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i]",
+        ["content-protected-large"]),
     "a-return-address-of-0-is-not-compared": (
         "src/path/stack_rules.c", "joined < 0 && stack->end == STACK_OPEN;", "joined < 0;",
         ["unit:stack/a_frame_without_a_caller_may_have_one_later",

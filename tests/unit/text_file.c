@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "base/cli.h"
 #include "base/text_file.h"
 
 static const char line[] = "0123456789abcdefghijklmnopqrstuvwxyz\n";
@@ -27,16 +30,35 @@ Test(text_file, holds_what_was_written) {
     }
 }
 
-/* 256 MiB do not fit into the 64 MiB that the process may map. */
-Test(text_file, ends_the_command_when_memory_runs_out, .exit_code = 1) {
+/* Writes 256 MiB to a stream in a process that may map 64 MiB. */
+static void write_too_much(void) {
     char *text = NULL;
     size_t length;
     FILE *file = text_file_open(&text, &length);
     struct rlimit limit;
-    cr_assert_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    if (getrlimit(RLIMIT_AS, &limit))
+        _exit(2);
     limit.rlim_cur = 64UL << 20;
-    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    if (setrlimit(RLIMIT_AS, &limit))
+        _exit(3);
     for (size_t i = 0; i < (256UL << 20) / (sizeof line - 1); i++)
         fputs(line, file);
     fclose(file);
+    _exit(0);
+}
+
+Test(text_file, ends_the_command_when_memory_runs_out) {
+    int status, said[2];
+    char message[256] = "";
+    cr_assert_eq(pipe(said), 0);
+    pid_t child = fork();
+    if (!child) {
+        dup2(said[1], STDERR_FILENO);
+        write_too_much();
+    }
+    close(said[1]);
+    cr_assert_gt(read(said[0], message, sizeof message - 1), 0);
+    cr_assert_not_null(strstr(message, "memory"), "%s", message);
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == CLI_REFUSED, "status %x", status);
 }

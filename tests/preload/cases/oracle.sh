@@ -125,18 +125,10 @@ test_oracle_programs() {
 # Small tables, so that functions are folded, paths wait, and replays are made.
 test_oracle_wander() {
     build wander
-    local setting
-    for setting in MEMCTX_TABLES=1M MEMCTX_TABLES=4M,MEMCTX_DEPTH=128 \
-        MEMCTX_TABLES=1M,MEMCTX_DEPTH=8 MEMCTX_TABLES=1M,MEMCTX_FOLD=off; do
-        echo "$setting:"
-        (
-            IFS=,
-            # shellcheck disable=SC2086
-            export $setting
-            unset IFS
-            oracle 3 10000 wander "$bin_dir/wander" 3 20000
-        ) || exit
-    done
+    MEMCTX_TABLES=1M oracle 3 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=4M MEMCTX_DEPTH=128 oracle 3 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=1M MEMCTX_DEPTH=8 oracle 3 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=1M MEMCTX_FOLD=off oracle 3 10000 wander "$bin_dir/wander" 3 20000
 }
 
 test_oracle_chains() {

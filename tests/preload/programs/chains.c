@@ -36,9 +36,10 @@ static long sum;
     }
 BODY(0)
 BODY(1)
-BODY(2) BODY(3)
+BODY(2)
+BODY(3)
 
-    __attribute__((noinline)) static long go(int left) {
+__attribute__((noinline)) static long go(int left) {
     long result = 0;
     for (int i = 0; i < 40; i++)
         result += visits[random_below(4)](7);
@@ -49,13 +50,14 @@ BODY(2) BODY(3)
         link *next = chain[at++];                                                                  \
         return next(left) + n;                                                                     \
     }
+/* clang-format formats these lists in another way each time */
+/* clang-format off */
 #define TEN(X, n) X(n##0) X(n##1) X(n##2) X(n##3) X(n##4) X(n##5) X(n##6) X(n##7) X(n##8) X(n##9)
 #define ALL(X)                                                                                     \
-    TEN(X, 1)                                                                                      \
-    TEN(X, 2)                                                                                      \
-    TEN(X, 3) TEN(X, 4) TEN(X, 5) TEN(X, 6) TEN(X, 7) TEN(X, 8) TEN(X, 9) TEN(X, 10) TEN(X, 11)    \
-        TEN(X, 12) TEN(X, 13) TEN(X, 14) TEN(X, 15) TEN(X, 16) TEN(X, 17) TEN(X, 18) TEN(X, 19)    \
-            TEN(X, 20) TEN(X, 21)
+    TEN(X, 1) TEN(X, 2) TEN(X, 3) TEN(X, 4) TEN(X, 5) TEN(X, 6) TEN(X, 7) TEN(X, 8) TEN(X, 9)      \
+    TEN(X, 10) TEN(X, 11) TEN(X, 12) TEN(X, 13) TEN(X, 14) TEN(X, 15) TEN(X, 16) TEN(X, 17)        \
+    TEN(X, 18) TEN(X, 19) TEN(X, 20) TEN(X, 21)
+/* clang-format on */
 ALL(LINK)
 #define ENTRY(n) link##n,
 static link *const chain[] = {ALL(ENTRY) go};

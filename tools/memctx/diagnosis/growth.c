@@ -214,7 +214,9 @@ static bool samples_slow_down(struct series *series, size_t number, const double
         trend_bends(series->x, series->values, count))
         return true;
     bool slackens = trend_slackens(series->x, series->values, count);
-    if (!keeps_most(series, number) && !makes_chunks_larger(series, number) && !slackens)
+    /* Buffers that grow by doubling grow unevenly, so a few samples tell nothing of the load. */
+    bool larger = count > TIMES_MIN && makes_chunks_larger(series, number);
+    if (!keeps_most(series, number) && !larger && !slackens)
         return false;
     return slows_with_load(series, slackens, seconds, allocs);
 }

@@ -599,6 +599,8 @@ static void find_causes(const struct tree *tree, const struct blame *blame, cons
  * both paths have in common, but that the path to `less` lacks the outermost of these callers. */
 static bool lacks_caller(const struct tree *tree, uint32_t less, uint32_t more) {
     const struct node *nodes = tree->nodes;
+    if (nodes[less].key != nodes[more].key)
+        return false;
     while (less != more && nodes[less].key == nodes[more].key) {
         less = nodes[less].parent;
         more = nodes[more].parent;

@@ -360,7 +360,7 @@ static void evaluate(struct watched *process, struct condition_reading *reading,
 /* Evaluates the conditions of REACH_SHARED with the reading of this process. The event belongs to
  * the largest process that shares the figure. */
 static void evaluate_shared(struct watched *process, const struct pollfd *ready) {
-    for (size_t i = 0; !process->ended && i < settings.condition_count; i++) {
+    for (size_t i = 0; process->is_read && i < settings.condition_count; i++) {
         const struct condition *condition = &settings.conditions[i];
         if (reach_of(condition) != REACH_SHARED)
             continue;
@@ -422,6 +422,7 @@ static void take_program(struct watched *process, const struct process_facts *fa
 /* Evaluates the conditions of REACH_KERNEL, and keeps the reading for those of REACH_SHARED. */
 static void look_at(struct watched *process, int64_t now_ms, const struct pollfd *ready) {
     struct process_facts facts;
+    process->is_read = false;
     if (process->ended)
         return;
     bool unknown, there = process_read_known(process->facts.pid, &facts, &unknown);
@@ -440,6 +441,7 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
     if (settings.needs_used)
         read_used(process, &reading);
     process->reading = reading;
+    process->is_read = true;
     evaluate(process, &reading, ready, REACH_KERNEL);
 }
 

@@ -63,6 +63,7 @@ struct watched {
         fullest; /* the limit of which the largest share was used at the last look */
     struct condition_reading
         reading;          /* of the last look, without the figures that it is asked for */
+    bool is_read;         /* the last look read the process */
     int64_t limit_due_ms; /* when the limit is due to be read again */
     int64_t ask_due_ms;   /* when the process is due to be asked again */
     int64_t ask_pause_ms; /* grows while the process does not answer */
