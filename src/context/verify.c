@@ -61,6 +61,14 @@ static uint32_t read_path(uint32_t context, struct path *path, unsigned *sites) 
     return id;
 }
 
+/* Cuts off the frames beyond `outermost`, which has no unwind information. libunwind guesses them,
+ * and guessed frames must not decide which loops are erased. */
+static void cut_guesses(struct path *raw, uintptr_t outermost) {
+    for (unsigned i = 0; i < raw->count; i++)
+        if (raw->addresses[i] == outermost)
+            raw->count = i + 1;
+}
+
 /* Makes the path of a stack whose outer frames are not known, from the innermost `depth` frames. */
 static void cut(const struct path *raw, unsigned depth, bool folding, struct path *path) {
     unsigned count = raw->count < depth ? raw->count : depth;
@@ -84,6 +92,8 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch)
     if (!ours.count)
         return;
     raw.count = oracle_walk(ours.addresses[0], raw.addresses, FRAMES_MAX, &complete);
+    if (root == TREE_NO_CFI)
+        cut_guesses(&raw, ours.addresses[ours.count - 1]);
     /* between the site and the ancestor the tree lacks frames, so only the site is compared */
     if (sites) {
         unsigned at = compare(ours.addresses, raw.addresses, sites < raw.count ? sites : raw.count);
