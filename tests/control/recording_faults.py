@@ -106,7 +106,7 @@ def check_full_disk(disk):
         with harness.Target(argv, runtime, preload=False) as target:
             target.hear()
             path = recording_of(disk, target.pid)
-            wait_moments(path, 2)  # the first moment of root's programs is older than main
+            wait_moments(path, 2)  # root's programs write one at once, and one after 0.1 s
             with contextlib.suppress(OSError), open(os.path.join(disk, "fill"), "wb") as file:
                 while True:
                     file.write(bytes(4096))
