@@ -454,6 +454,15 @@ int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned
         else
             usage();
     }
+    for (int w = i; w < argc; w++) {
+        bool known = false;
+        for (unsigned s = 0; s < count; s++)
+            known |= !strcmp(argv[w], scenarios[s].name);
+        if (!known) {
+            fprintf(stderr, "model: no scenario is called %s; --list prints them all\n", argv[w]);
+            return 2;
+        }
+    }
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         perror("model");
@@ -469,10 +478,6 @@ int model_main(int argc, char **argv, const struct scenario *scenarios, unsigned
         int bad = run_scenario((unsigned)bound, limit, seed, drawn, order);
         failed += bad;
         passed += !bad;
-    }
-    if (!passed && !failed) {
-        fputs("model: no scenario has this name; --list prints them\n", stderr);
-        return 2;
     }
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

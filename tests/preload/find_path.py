@@ -40,6 +40,8 @@ def path_fits(path, patterns):
 
 def main():
     arguments = sys.argv[1:]
+    if "--" not in arguments[1:]:
+        sys.exit(__doc__)
     split = arguments.index("--")
     figures = dict(argument.split("=") for argument in arguments[1:split])
     patterns = arguments[split + 1:]

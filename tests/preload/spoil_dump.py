@@ -130,6 +130,8 @@ def empty(dump):
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as file:
         good = json.load(file)
     for kind, spoil in KINDS.items():

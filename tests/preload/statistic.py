@@ -6,6 +6,8 @@ import sys
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
     name, path = sys.argv[1:]
     with open(path, encoding="utf-8") as file:
         print(int(json.load(file)["figures"][name]))
