@@ -32,7 +32,7 @@ enum cli_exit {
     CLI_NOT_FOUND = 127,      /* run: there is no such program */
 };
 
-/* One verb. main.c has the table of verbs, from which the help and the dispatch are made. */
+/* One verb. verbs/verb_table.c has the table, from which the help and the dispatch are made. */
 struct cli_verb {
     const char *name;
     const char *arguments; /* text behind the name in the usage line */

@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * verbs.h - the verbs, for main.c. Each verb stands in the file of its name; isolate and merge are
- * in place.c.
+ * in place.c. The table of all verbs is in verb_table.c.
  */
 #ifndef MEMCTX_VERBS_H
 #define MEMCTX_VERBS_H
+
+#include "base/cli.h"
+
+extern const struct cli_verb verb_table[];
+extern const size_t verb_count;
 
 int run_main(int argc, char **argv);
 int ps_main(int argc, char **argv);
