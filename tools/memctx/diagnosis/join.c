@@ -6,259 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/folding.h"
-#include "model/tails.h"
+#include "diagnosis/join_tree.h"
 
 #define NEARLY_ALL_PER_CENT 90
 #define SMALL_SHARE 64 /* functions with less than 1/SMALL_SHARE of the sum are not searched */
 #define MULTIPLE_MOST 8
-#define NONE UINT32_MAX
-#define CUT_LABEL "[truncated]"
-
-/* A function in the tree of the members' paths, which has the outermost functions at its root. The
- * root, node 0, is no function. */
-struct node {
-    uint64_t key; /* identifies the function (who_key) */
-    uint32_t parent, first_child, next_sibling;
-    /* A step of a path in this function. `is_tail`: the function ended in a tail call in all paths
-     * so far, so no path has a step in it. Then `step` is a step of the function that called it. */
-    struct who_step step;
-    bool is_tail;
-    int64_t figure;    /* sum over the members at this node and below it */
-    uint32_t suspects; /* how many suspects have members at this node or below it */
-    uint32_t counted;  /* number of the suspect that was last counted in `suspects`, plus one */
-    bool has_kind;     /* `kind` is set */
-    enum who_kind kind;
-};
-
-/* A member of a suspect, and the node where its path ends. */
-struct end {
-    uint32_t suspect, node;
-    int64_t figure;
-};
-
-/* The key of a function that stands in a full path, and its node. */
-struct keyed_node {
-    uint64_t key;
-    uint32_t node;
-};
-
-struct tree {
-    const struct blame_paths *paths;
-    const int64_t *chunks; /* by number of a context's figures */
-    struct node *nodes;
-    size_t count, capacity;
-    uint32_t *slots; /* hash table of nodes; 0: free */
-    size_t slot_count;
-    struct end *ends;
-    size_t end_count;
-    uint64_t **keys; /* of the functions of each frame; NULL: not computed yet */
-};
-
-/* --- the tree -------------------------------------------------------------------------------- */
-
-static size_t slot_of(const struct tree *tree, uint32_t parent, uint64_t key) {
-    size_t slot = folding_mix(key, parent) >> 7 & (tree->slot_count - 1);
-    while (tree->slots[slot] != 0 && (tree->nodes[tree->slots[slot]].parent != parent ||
-                                      tree->nodes[tree->slots[slot]].key != key))
-        slot = (slot + 1) & (tree->slot_count - 1);
-    return slot;
-}
-
-static void grow(struct tree *tree) {
-    tree->capacity = 2 * tree->capacity + 512;
-    tree->nodes = cli_grow(tree->nodes, tree->capacity, sizeof *tree->nodes);
-    free(tree->slots);
-    tree->slot_count = 1024;
-    while (tree->slot_count < 2 * tree->capacity)
-        tree->slot_count *= 2;
-    tree->slots = cli_alloc(tree->slot_count, sizeof *tree->slots);
-    for (uint32_t i = 1; i < tree->count; i++)
-        tree->slots[slot_of(tree, tree->nodes[i].parent, tree->nodes[i].key)] = i;
-}
-
-static uint32_t child_of(struct tree *tree, uint32_t parent, uint64_t key, struct who_step step,
-                         bool is_tail) {
-    if (tree->count == tree->capacity)
-        grow(tree);
-    size_t slot = slot_of(tree, parent, key);
-    if (tree->slots[slot] == 0) {
-        uint32_t node = (uint32_t)tree->count++;
-        tree->nodes[node] = (struct node){.key = key,
-                                          .parent = parent,
-                                          .first_child = NONE,
-                                          .next_sibling = tree->nodes[parent].first_child,
-                                          .step = step,
-                                          .is_tail = is_tail};
-        tree->nodes[parent].first_child = node;
-        tree->slots[slot] = node;
-    }
-    struct node *found = &tree->nodes[tree->slots[slot]];
-    if (found->is_tail && !is_tail) {
-        found->step = step;
-        found->is_tail = false;
-    }
-    return tree->slots[slot];
-}
-
-static uint64_t key_of(struct tree *tree, struct who_step step) {
-    const struct model *model = tree->paths->model;
-    const struct model_frame *frame = model->contexts[step.context].frame;
-    if (!tree->keys[frame->number]) {
-        uint32_t count = frame->names && frame->names->count > 0 ? frame->names->count : 1;
-        tree->keys[frame->number] = cli_alloc(count, sizeof(uint64_t));
-        for (uint32_t i = 0; i < count; i++)
-            tree->keys[frame->number][i] = who_key(model, (struct who_step){step.context, i});
-    }
-    return tree->keys[frame->number][step.function];
-}
-
-static void add_figure(struct tree *tree, uint32_t node, int64_t figure) {
-    tree->nodes[node].figure = model_tame(tree->nodes[node].figure + model_tame(figure));
-}
-
-/* Returns the end of the frames of a path that are in the tree: the frames up to code that was
- * generated at run time. A runtime generates this code again, so paths with one cause differ
- * farther out. */
-static uint32_t end_of(const struct blame_paths *paths, uint32_t number) {
-    for (uint32_t i = paths->first[number] + 1; i < paths->first[number + 1]; i++)
-        if (blame_is_generated(paths->model->contexts[paths->frames[i]].frame))
-            return i + 1;
-    return paths->first[number + 1];
-}
-
-/* True if the path was cut at its outer end, so that it begins with the label [truncated]. */
-static bool is_cut(const struct blame_paths *paths, uint32_t number) {
-    uint32_t end = end_of(paths, number);
-    if (end - paths->first[number] < 2)
-        return false;
-    const struct model_frame *frame = paths->model->contexts[paths->frames[end - 1]].frame;
-    return frame->kind == WIRE_KIND_UNKNOWN && frame->label && strcmp(frame->label, CUT_LABEL) == 0;
-}
-
-static int by_key(const void *a, const void *b) {
-    const struct keyed_node *left = a, *right = b;
-    return left->key < right->key ? -1 : left->key > right->key;
-}
-
-/* Lists the functions of the tree, sorted by key. Called while the tree has only full paths. */
-static struct keyed_node *list_by_key(const struct tree *tree) {
-    struct keyed_node *sorted = cli_alloc(tree->count, sizeof *sorted);
-    for (uint32_t i = 1; i < tree->count; i++)
-        sorted[i - 1] = (struct keyed_node){tree->nodes[i].key, i};
-    qsort(sorted, tree->count - 1, sizeof *sorted, by_key);
-    return sorted;
-}
-
-/* For a path whose outer end was cut off: returns the node of the caller of its outermost function,
- * if this function has exactly one node in the tree of full paths; else 0, the root. */
-static uint32_t find_caller(struct tree *tree, const struct keyed_node *sorted, size_t count,
-                            uint32_t number) {
-    struct who_step outermost = {tree->paths->frames[tree->paths->first[number + 1] - 2], 0};
-    const struct keyed_node wanted = {.key = key_of(tree, outermost)};
-    const struct keyed_node *at = bsearch(&wanted, sorted, count, sizeof *sorted, by_key);
-    if (!at || (at > sorted && at[-1].key == at->key) ||
-        (at + 1 < sorted + count && at[1].key == at->key))
-        return 0;
-    return tree->nodes[at->node].parent;
-}
-
-/* Adds functions that ended in tail calls below a node, the outermost first. `step` is one of the
- * function that called them. Returns the innermost one. */
-static uint32_t add_tails(struct tree *tree, uint32_t node, const struct model_tails *tails,
-                          struct who_step step, int64_t figure) {
-    for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {
-        const struct model_frame *frame = &tails->frames[i];
-        uint32_t count = frame->names ? frame->names->count : 0;
-        for (uint32_t k = 0; k < count; k++) {
-            uint64_t key = who_function_key(frame, k == 0 ? 0 : count - k);
-            node = child_of(tree, node, key, step, true);
-            add_figure(tree, node, figure);
-        }
-    }
-    return node;
-}
-
-/* Adds the folded path of a member below a node, from its outermost function inwards. */
-static void add_member(struct tree *tree, uint32_t suspect, uint32_t number, int64_t figure,
-                       uint32_t node) {
-    const struct blame_paths *paths = tree->paths;
-    /* without the label [truncated], if `node` takes its place */
-    uint32_t end = end_of(paths, number) - (node != 0);
-    for (uint32_t at = node; at != 0; at = tree->nodes[at].parent)
-        add_figure(tree, at, figure);
-    add_figure(tree, 0, figure);
-    for (uint32_t i = end; i-- > paths->first[number];) {
-        uint32_t context = paths->frames[i];
-        const struct model_frame *frame = paths->model->contexts[context].frame;
-        uint32_t count = frame->kind == WIRE_KIND_PATH && frame->names ? frame->names->count : 1;
-        struct who_step step = {context, 0};
-        /* Of the functions at one address, function 0 is the outermost, function 1 the innermost.
-         */
-        for (uint32_t k = 0; k < count || k == 0; k++) {
-            step.function = k == 0 ? 0 : count - k;
-            node = child_of(tree, node, key_of(tree, step), step, false);
-            add_figure(tree, node, figure);
-        }
-        const struct model_tails *tails =
-            i > paths->first[number]
-                ? tails_before(paths->model, &paths->model->contexts[paths->frames[i - 1]])
-                : tails_to_malloc(paths->model, &paths->model->contexts[context]);
-        node = add_tails(tree, node, tails, step, figure);
-    }
-    tree->ends[tree->end_count++] = (struct end){suspect, node, model_tame(figure)};
-}
-
-/* Adds the members of a group: if `cut`, those whose paths were cut, else those with full paths. */
-static void add_members(struct tree *tree, const struct blame *blame, const int64_t *figures,
-                        uint8_t group, bool cut) {
-    size_t count = tree->count - 1;
-    struct keyed_node *sorted = cut ? list_by_key(tree) : NULL;
-    for (size_t i = 0; i < blame->count; i++) {
-        const struct blame_suspect *suspect = &blame->suspects[i];
-        for (size_t k = 0; k < suspect->count && suspect->group == group; k++) {
-            uint32_t number = blame_number(tree->paths, suspect->members[k]);
-            if (is_cut(tree->paths, number) == cut)
-                add_member(tree, (uint32_t)i, number, figures[number],
-                           cut ? find_caller(tree, sorted, count, number) : 0);
-        }
-    }
-    free(sorted);
-}
-
-static void make_tree(struct tree *tree, const struct blame *blame, const struct blame_paths *paths,
-                      const int64_t *figures, uint8_t group) {
-    size_t members = 0;
-    for (size_t i = 0; i < blame->count; i++)
-        members += blame->suspects[i].count;
-    *tree = (struct tree){.paths = paths};
-    tree->ends = cli_alloc(members, sizeof *tree->ends);
-    tree->keys = cli_alloc(paths->model->frame_count, sizeof *tree->keys);
-    grow(tree);
-    tree->nodes[tree->count++] = (struct node){.first_child = NONE, .next_sibling = NONE};
-    add_members(tree, blame, figures, group, false);
-    add_members(tree, blame, figures, group, true);
-}
-
-static void count_suspects(struct tree *tree) {
-    for (size_t i = 0; i < tree->end_count; i++) {
-        uint32_t suspect = tree->ends[i].suspect + 1;
-        for (uint32_t at = tree->ends[i].node; at != 0 && tree->nodes[at].counted != suspect;
-             at = tree->nodes[at].parent) {
-            tree->nodes[at].counted = suspect;
-            tree->nodes[at].suspects++;
-        }
-    }
-}
-
-static void free_tree(struct tree *tree) {
-    for (size_t i = 0; i < tree->paths->model->frame_count; i++)
-        free(tree->keys[i]);
-    free(tree->keys);
-    free(tree->nodes);
-    free(tree->slots);
-    free(tree->ends);
-}
 
 /* --- the search ------------------------------------------------------------------------------ */
 
@@ -266,8 +18,8 @@ static bool is_nearly_all(int64_t part, int64_t whole) {
     return part / NEARLY_ALL_PER_CENT >= whole / 100;
 }
 
-static enum who_kind kind_of(const struct tree *tree, uint32_t index) {
-    struct node *node = &tree->nodes[index];
+static enum who_kind kind_of(const struct join_tree *tree, uint32_t index) {
+    struct join_node *node = &tree->nodes[index];
     if (node->is_tail) /* a finding cannot name it as its function */
         return WHO_RUNTIME;
     if (!node->has_kind)
@@ -277,26 +29,26 @@ static enum who_kind kind_of(const struct tree *tree, uint32_t index) {
 }
 
 /* Returns the innermost node, at or below `root`, that has nearly all of the figure of `root`. */
-static uint32_t find_innermost(const struct tree *tree, uint32_t root) {
-    const struct node *nodes = tree->nodes;
+static uint32_t find_innermost(const struct join_tree *tree, uint32_t root) {
+    const struct join_node *nodes = tree->nodes;
     uint32_t at = root;
     for (;;) {
         uint32_t child = nodes[at].first_child;
-        while (child != NONE && !is_nearly_all(nodes[child].figure, nodes[root].figure))
+        while (child != JOIN_NONE && !is_nearly_all(nodes[child].figure, nodes[root].figure))
             child = nodes[child].next_sibling;
-        if (child == NONE)
+        if (child == JOIN_NONE)
             return at;
         at = child;
     }
 }
 
-static uint32_t module_of(const struct tree *tree, uint32_t node) {
+static uint32_t module_of(const struct join_tree *tree, uint32_t node) {
     return tree->paths->model->contexts[tree->nodes[node].step.context].frame->module;
 }
 
 /* True if the function has no name, but a function of its module, farther out and up to `root`, has
  * a name and can be a cause. Then the text of the finding does not name the first function. */
-static bool is_left_out(const struct tree *tree, uint32_t node, uint32_t root) {
+static bool is_left_out(const struct join_tree *tree, uint32_t node, uint32_t root) {
     const struct model *model = tree->paths->model;
     if (who_has_name(model, tree->nodes[node].step))
         return false;
@@ -310,8 +62,8 @@ static bool is_left_out(const struct tree *tree, uint32_t node, uint32_t root) {
 }
 
 /* Returns the innermost node from `node` outwards to `root` that can be a cause: a function of the
- * program, or the loop of an interpreter. Returns NONE if there is none. */
-static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root) {
+ * program, or the loop of an interpreter. Returns JOIN_NONE if there is none. */
+static uint32_t find_cause(const struct join_tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
         enum who_kind kind = kind_of(tree, at);
         if (kind == WHO_INTERPRETER || (kind == WHO_MEANS && !is_left_out(tree, at, root)))
@@ -319,12 +71,12 @@ static uint32_t find_cause(const struct tree *tree, uint32_t node, uint32_t root
         if (at == root)
             break;
     }
-    return NONE;
+    return JOIN_NONE;
 }
 
 /* Sets inside[i] for the suspects that have nearly all of their figure at or below a node. Returns
  * their number. */
-static size_t find_inside(const struct tree *tree, uint32_t node, const struct blame *blame,
+static size_t find_inside(const struct join_tree *tree, uint32_t node, const struct blame *blame,
                           bool *inside) {
     size_t count = 0;
     int64_t *sums = cli_alloc(blame->count, sizeof *sums);
@@ -344,19 +96,19 @@ static size_t find_inside(const struct tree *tree, uint32_t node, const struct b
     return count;
 }
 
-/* Returns the node of main if it is between `node` and `root`, else NONE. */
-static uint32_t find_main(const struct tree *tree, uint32_t node, uint32_t root) {
+/* Returns the node of main if it is between `node` and `root`, else JOIN_NONE. */
+static uint32_t find_main(const struct join_tree *tree, uint32_t node, uint32_t root) {
     for (uint32_t at = node; at != 0; at = tree->nodes[at].parent) {
         if (kind_of(tree, at) == WHO_MAIN)
             return at;
         if (at == root)
             break;
     }
-    return NONE;
+    return JOIN_NONE;
 }
 
 /* True if both functions are in one library without source lines. */
-static bool share_library(const struct tree *tree, uint32_t a, uint32_t b) {
+static bool share_library(const struct join_tree *tree, uint32_t a, uint32_t b) {
     const struct model *model = tree->paths->model;
     return module_of(tree, a) == module_of(tree, b) &&
            !who_is_programs_own(model, tree->nodes[a].step) &&
@@ -365,20 +117,20 @@ static bool share_library(const struct tree *tree, uint32_t a, uint32_t b) {
 
 /* Sets direct[i] for the suspects that the function at node `main` allocates without another
  * function of the program in between. The function is main, or a caller that find_owner tries.
- * Functions of the library of the node `library` may stand in between; NONE: no function. */
-static void find_direct(const struct tree *tree, uint32_t main, uint32_t library,
+ * Functions of the library of the node `library` may stand in between; JOIN_NONE: no function. */
+static void find_direct(const struct join_tree *tree, uint32_t main, uint32_t library,
                         const struct blame *blame, bool *direct) {
     find_inside(tree, main, blame, direct);
     for (size_t i = 0; i < tree->end_count; i++) {
         uint32_t at = tree->ends[i].node;
         for (; at != 0 && at != main; at = tree->nodes[at].parent)
             if (kind_of(tree, at) == WHO_MEANS &&
-                (library == NONE || !share_library(tree, at, library)))
+                (library == JOIN_NONE || !share_library(tree, at, library)))
                 direct[tree->ends[i].suspect] = false;
     }
 }
 
-static int64_t count_chunks(const struct tree *tree, const struct blame_suspect *suspect) {
+static int64_t count_chunks(const struct join_tree *tree, const struct blame_suspect *suspect) {
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count; i++)
         sum = model_tame(sum +
@@ -396,11 +148,11 @@ static bool are_multiples(int64_t a, int64_t b) {
 
 /* Joins suspects that main allocates directly, if their numbers of chunks are small multiples of
  * each other. (main alone is no cause, because a small program may do everything in main.) */
-static void search_main(const struct tree *tree, uint32_t main, const struct blame *blame,
+static void search_main(const struct join_tree *tree, uint32_t main, const struct blame *blame,
                         uint32_t *causes) {
     bool *direct = cli_alloc(blame->count, sizeof *direct);
     size_t largest = 0, fitting = 0;
-    find_direct(tree, main, NONE, blame, direct);
+    find_direct(tree, main, JOIN_NONE, blame, direct);
     for (size_t i = 0; i < blame->count; i++)
         direct[i] = direct[i] && causes[i] == 0;
     while (largest < blame->count && !direct[largest])
@@ -420,12 +172,12 @@ static void search_main(const struct tree *tree, uint32_t main, const struct bla
  * header. Suspects whose numbers of chunks are small multiples of its number are joined with it, at
  * the function between `inner` and `root` that has most of them. `inner` is the innermost function
  * with nearly all of the figure of `large`. */
-static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t root, size_t large,
-                           const struct blame *blame, uint32_t *causes) {
+static void search_fitting(const struct join_tree *tree, uint32_t inner, uint32_t root,
+                           size_t large, const struct blame *blame, uint32_t *causes) {
     bool *inside = cli_alloc(blame->count, sizeof *inside);
     bool *fits = cli_alloc(blame->count, sizeof *fits);
     bool *joined = cli_alloc(blame->count, sizeof *joined);
-    uint32_t best = NONE;
+    uint32_t best = JOIN_NONE;
     size_t most = 1;
     int64_t chunks = count_chunks(tree, &blame->suspects[large]);
     for (size_t i = 0; i < blame->count; i++)
@@ -433,9 +185,9 @@ static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t roo
     for (uint32_t at = inner; at != 0; at = tree->nodes[at].parent) {
         uint32_t cause = find_cause(tree, at, at);
         size_t count = 0;
-        if (cause != NONE)
+        if (cause != JOIN_NONE)
             find_inside(tree, cause, blame, inside);
-        for (size_t i = 0; i < blame->count && cause != NONE; i++)
+        for (size_t i = 0; i < blame->count && cause != JOIN_NONE; i++)
             count += inside[i] && fits[i];
         if (count > most) {
             best = cause;
@@ -446,7 +198,7 @@ static void search_fitting(const struct tree *tree, uint32_t inner, uint32_t roo
         if (at == root)
             break;
     }
-    for (size_t i = 0; i < blame->count && best != NONE; i++)
+    for (size_t i = 0; i < blame->count && best != JOIN_NONE; i++)
         if (joined[i])
             causes[i] = best;
     free(inside);
@@ -466,7 +218,7 @@ static bool are_nearly_equal(int64_t a, int64_t b) {
  * there is none. A library may allocate the parts of an object in many functions, such as a
  * statement of sqlite in its parser. So of callers in the library of `cause` the outermost counts.
  */
-static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t root,
+static uint32_t find_owner(const struct join_tree *tree, uint32_t cause, uint32_t root,
                            const struct blame *blame, const uint32_t *causes, const bool *inside) {
     bool *owners = cli_alloc(blame->count, sizeof *owners);
     bool *direct = cli_alloc(blame->count, sizeof *direct);
@@ -489,7 +241,7 @@ static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t roo
             break;
         if (in_library && !who_has_name(tree->paths->model, tree->nodes[at].step))
             continue;
-        find_direct(tree, at, in_library ? cause : NONE, blame, direct);
+        find_direct(tree, at, in_library ? cause : JOIN_NONE, blame, direct);
         for (size_t i = 0; i < blame->count; i++)
             found = owners[i] && direct[i] ? at : found;
     }
@@ -502,7 +254,7 @@ static uint32_t find_owner(const struct tree *tree, uint32_t cause, uint32_t roo
  * nearly all of the memory. If `cause` is such a function, and other suspects are below the
  * interpreter's loop, returns the node of the loop; else `cause`. Sets `inside` and *count as
  * find_inside does for the returned node. */
-static uint32_t widen_to_loop(const struct tree *tree, uint32_t cause, uint32_t root,
+static uint32_t widen_to_loop(const struct join_tree *tree, uint32_t cause, uint32_t root,
                               const struct blame *blame, bool *inside, size_t *count) {
     uint32_t at = cause;
     while (at != root && at != 0 &&
@@ -519,17 +271,17 @@ static uint32_t widen_to_loop(const struct tree *tree, uint32_t cause, uint32_t 
     return cause;
 }
 
-static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
+static void search(const struct join_tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes);
 
 /* Looks for causes below each function from `inner` outwards to `root`; if `done`, not below
  * `inner` itself. */
-static void search_around(const struct tree *tree, uint32_t inner, uint32_t root, bool done,
+static void search_around(const struct join_tree *tree, uint32_t inner, uint32_t root, bool done,
                           const struct blame *blame, uint32_t *causes) {
-    const struct node *nodes = tree->nodes;
-    uint32_t from = NONE; /* the child of `at` on the way to `inner`: searched before */
+    const struct join_node *nodes = tree->nodes;
+    uint32_t from = JOIN_NONE; /* the child of `at` on the way to `inner`: searched before */
     for (uint32_t at = inner;; from = at, at = nodes[at].parent) {
-        for (uint32_t child = nodes[at].first_child; child != NONE && !(done && at == inner);
+        for (uint32_t child = nodes[at].first_child; child != JOIN_NONE && !(done && at == inner);
              child = nodes[child].next_sibling)
             if (child != from && nodes[child].suspects > 1 &&
                 nodes[child].figure >= nodes[0].figure / SMALL_SHARE)
@@ -541,12 +293,12 @@ static void search_around(const struct tree *tree, uint32_t inner, uint32_t root
 
 /* Looks for causes at `root` and below it. Sets causes[i] to the node at which suspect i is joined
  * with other suspects. */
-static void search(const struct tree *tree, uint32_t root, const struct blame *blame,
+static void search(const struct join_tree *tree, uint32_t root, const struct blame *blame,
                    uint32_t *causes) {
     bool *inside = cli_alloc(blame->count, sizeof *inside);
     uint32_t innermost = find_innermost(tree, root);
     uint32_t cause = find_cause(tree, innermost, root);
-    size_t count = cause != NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
+    size_t count = cause != JOIN_NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
     if (count > 1)
         cause = widen_to_loop(tree, cause, root, blame, inside, &count);
     bool found = count > 1;
@@ -561,8 +313,8 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
     if (count == 1)
         search_fitting(tree, cause, root, first, blame, causes);
     free(inside);
-    uint32_t main = !found ? find_main(tree, innermost, root) : NONE;
-    if (main != NONE)
+    uint32_t main = !found ? find_main(tree, innermost, root) : JOIN_NONE;
+    if (main != JOIN_NONE)
         search_main(tree, main, blame, causes);
     search_around(tree, found ? owner : innermost, root, found, blame, causes);
 }
@@ -570,7 +322,8 @@ static void search(const struct tree *tree, uint32_t root, const struct blame *b
 /* All memory that a script keeps has one cause for doctor, whichever thread runs the script: the
  * interpreter's loop. Paths of several threads have no outer function in common. So suspects that
  * were joined at functions of one interpreter are joined at the first of these functions. */
-static void join_threads(const struct tree *tree, const struct blame *blame, uint32_t *causes) {
+static void join_threads(const struct join_tree *tree, const struct blame *blame,
+                         uint32_t *causes) {
     for (size_t i = 0; i < blame->count; i++) {
         if (causes[i] == 0 || kind_of(tree, causes[i]) != WHO_INTERPRETER)
             continue;
@@ -585,20 +338,20 @@ static void join_threads(const struct tree *tree, const struct blame *blame, uin
 }
 
 /* Sets found[i] to the function to blame for suspect i: the node at which it was joined with other
- * suspects, otherwise the innermost node that can be a cause. NONE: there is none. */
-static void find_causes(const struct tree *tree, const struct blame *blame, const uint32_t *causes,
-                        uint32_t *found) {
+ * suspects, otherwise the innermost node that can be a cause. JOIN_NONE: there is none. */
+static void find_causes(const struct join_tree *tree, const struct blame *blame,
+                        const uint32_t *causes, uint32_t *found) {
     for (size_t i = 0; i < blame->count; i++)
-        found[i] = causes[i] != 0 ? causes[i] : NONE;
+        found[i] = causes[i] != 0 ? causes[i] : JOIN_NONE;
     for (size_t i = 0; i < tree->end_count; i++)
-        if (found[tree->ends[i].suspect] == NONE)
+        if (found[tree->ends[i].suspect] == JOIN_NONE)
             found[tree->ends[i].suspect] = find_cause(tree, tree->ends[i].node, 0);
 }
 
 /* True if both nodes are one function, and its callers are the same functions up to a node that
  * both paths have in common, but that the path to `less` lacks the outermost of these callers. */
-static bool lacks_caller(const struct tree *tree, uint32_t less, uint32_t more) {
-    const struct node *nodes = tree->nodes;
+static bool lacks_caller(const struct join_tree *tree, uint32_t less, uint32_t more) {
+    const struct join_node *nodes = tree->nodes;
     if (nodes[less].key != nodes[more].key)
         return false;
     while (less != more && nodes[less].key == nodes[more].key) {
@@ -608,7 +361,7 @@ static bool lacks_caller(const struct tree *tree, uint32_t less, uint32_t more) 
     return less != more && nodes[more].parent == less;
 }
 
-static int64_t count_allocs(const struct tree *tree, const struct blame_suspect *suspect) {
+static int64_t count_allocs(const struct join_tree *tree, const struct blame_suspect *suspect) {
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count; i++) {
         uint32_t number = blame_number(tree->paths, suspect->members[i]);
@@ -621,17 +374,19 @@ static int64_t count_allocs(const struct tree *tree, const struct blame_suspect 
  * lack the first function. DWARF does not tell that if the first function is called through a
  * pointer, as a handler of events is. So suspects with one cause whose paths differ in this way are
  * joined, if their numbers of allocations are small multiples of each other. */
-static void join_tail_calls(const struct tree *tree, const struct blame *blame, uint32_t *causes) {
+static void join_tail_calls(const struct join_tree *tree, const struct blame *blame,
+                            uint32_t *causes) {
     uint32_t *found = cli_alloc(blame->count, sizeof *found);
     int64_t *allocs = cli_alloc(tree->count, sizeof *allocs); /* by node */
     find_causes(tree, blame, causes, found);
     for (size_t i = 0; i < blame->count; i++)
-        if (found[i] != NONE)
+        if (found[i] != JOIN_NONE)
             allocs[found[i]] =
                 model_tame(allocs[found[i]] + count_allocs(tree, &blame->suspects[i]));
     for (size_t i = 0; i < blame->count; i++)
         for (size_t k = 0; k < blame->count; k++)
-            if (found[i] != NONE && found[k] != NONE && lacks_caller(tree, found[i], found[k]) &&
+            if (found[i] != JOIN_NONE && found[k] != JOIN_NONE &&
+                lacks_caller(tree, found[i], found[k]) &&
                 are_multiples(allocs[found[i]], allocs[found[k]]))
                 causes[i] = causes[k] = found[k];
     free(found);
@@ -642,7 +397,7 @@ static void join_tail_calls(const struct tree *tree, const struct blame *blame, 
 
 /* Makes one suspect of all suspects with the cause causes[first]. The joined suspect takes the
  * place of suspect `first`; the other suspects are left without members. */
-static void join(struct blame *blame, const struct tree *tree, const uint32_t *causes,
+static void join(struct blame *blame, const struct join_tree *tree, const uint32_t *causes,
                  size_t first) {
     const struct model *model = tree->paths->model;
     /* The suspects were sorted, so the first member has the largest figure of the largest part. */
@@ -671,18 +426,18 @@ static void join(struct blame *blame, const struct tree *tree, const uint32_t *c
 
 static void join_group(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
                        const int64_t *chunks, uint8_t group) {
-    struct tree tree;
+    struct join_tree tree;
     uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
-    make_tree(&tree, blame, paths, figures, group);
+    join_tree_make(&tree, blame, paths, figures, group);
     tree.chunks = chunks;
-    count_suspects(&tree);
+    join_tree_count_suspects(&tree);
     search(&tree, 0, blame, causes);
     join_threads(&tree, blame, causes);
     join_tail_calls(&tree, blame, causes);
     for (size_t i = 0; i < blame->count; i++)
         if (causes[i] != 0 && blame->suspects[i].count > 0 && !blame->suspects[i].joined)
             join(blame, &tree, causes, i);
-    free_tree(&tree);
+    join_tree_free(&tree);
     free(causes);
 }
 
@@ -694,14 +449,14 @@ static bool has_group(const struct blame *blame, uint8_t group) {
 }
 
 void join_everything(struct blame *blame, const struct blame_paths *paths, const int64_t *figures) {
-    struct tree tree;
+    struct join_tree tree;
     uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
     bool *inside = cli_alloc(blame->count, sizeof *inside);
-    make_tree(&tree, blame, paths, figures, 0);
+    join_tree_make(&tree, blame, paths, figures, 0);
     uint32_t innermost = find_innermost(&tree, 0), cause = find_cause(&tree, innermost, 0);
-    if (cause == NONE)
+    if (cause == JOIN_NONE)
         cause = find_main(&tree, innermost, 0);
-    if (cause == NONE)
+    if (cause == JOIN_NONE)
         cause = innermost;
     if (cause != 0 && find_inside(&tree, cause, blame, inside) > 1) {
         size_t first = 0;
@@ -712,7 +467,7 @@ void join_everything(struct blame *blame, const struct blame_paths *paths, const
         join(blame, &tree, causes, first);
         blame_tidy(blame);
     }
-    free_tree(&tree);
+    join_tree_free(&tree);
     free(inside);
     free(causes);
 }
