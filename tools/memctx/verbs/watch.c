@@ -23,65 +23,14 @@
 #include "verbs/verbs.h"
 #include "verbs/watch.h"
 
-#define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
-/* longest pause between two questions to a process that does not answer */
-#define PAUSE_MS_MAX 30000
-#define TRIGGER_MS_MAX 10000 /* the longest window of a PSI trigger */
-/* After a process was read from outside, it is asked again after this many times the duration of
- * the reading. */
-#define OUTSIDE_PAUSE 50
 #define ASK_MS 2000 /* after this time the other processes are asked at the next look */
 
 static struct watch_settings settings;
-static struct limits_mounts mounts;
 static struct watched *processes;
 static size_t process_count, event_count;
 static volatile sig_atomic_t end_signal;
 
 /* --- processes ------------------------------------------------------------------------------- */
-
-static int64_t max_ms(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-
-/* Reads the smallest memory limit of the process. `tell`: prints a line if the limit has changed
- * since the last time. */
-static void read_limit(struct watched *process, int64_t now_ms, bool tell) {
-    struct limits_found found;
-    char bytes[RENDER_NUMBER_BYTES];
-    process->limit_due_ms = now_ms + max_ms(LIMIT_EVERY_MS, settings.every_ms);
-    if (!limits_find_smallest(&mounts, process->facts.thread, &found))
-        return; /* the last limit stays */
-    bool changed = !process->has_limit || found.bytes != process->limit.bytes;
-    process->limit = found;
-    process->has_limit = true;
-    if (!changed || !tell)
-        return;
-    struct watch_line line = WATCH_LINE("limit", process);
-    line.limit_bytes = found.bytes;
-    watch_log(&line, "the limit is now %s, %s", render_bytes(bytes, found.bytes, true), found.from);
-}
-
-/* Finds the file of memory pressure of the process, and opens a trigger for each psi condition with
- * a window of at most TRIGGER_MS_MAX, the longest that the kernel takes. Conditions with longer
- * windows are evaluated only at each look. */
-static void open_triggers(struct watched *process) {
-    char path[PATH_MAX];
-    if (!settings.needs_pressure)
-        return;
-    if (limits_find_pressure(&mounts, process->facts.thread, path, sizeof path))
-        process->pressure = cli_copy(path);
-    else
-        cli_warn("pid %d (%s): this kernel has no figures of memory pressure, so psi conditions "
-                 "never hold; it needs CONFIG_PSI and psi=1",
-                 (int)process->facts.pid, process->program);
-    for (size_t i = 0; i < settings.condition_count && process->pressure; i++) {
-        const struct condition *condition = &settings.conditions[i];
-        if (condition->kind == CONDITION_PSI && condition->window_ms <= TRIGGER_MS_MAX)
-            process->triggers[i] =
-                limits_open_trigger(path, condition->threshold, condition->window_ms * 1000);
-    }
-}
 
 static void add_process(const struct process_facts *facts) {
     char rss[RENDER_NUMBER_BYTES], limit[RENDER_NUMBER_BYTES];
@@ -95,8 +44,8 @@ static void add_process(const struct process_facts *facts) {
     process->next = processes;
     processes = process;
     process_count++;
-    read_limit(process, clock_now_ms(), false);
-    open_triggers(process);
+    watch_read_limit(process, clock_now_ms(), false);
+    watch_open_triggers(process);
     struct watch_line line = WATCH_LINE("found", process);
     line.rss_bytes = facts->rss_bytes;
     line.limit_bytes = process->has_limit ? process->limit.bytes : CONDITION_UNKNOWN;
@@ -163,122 +112,6 @@ static void find_processes(int64_t now_ms) {
     process_for_each(visit_process, NULL);
 }
 
-/* --- readings -------------------------------------------------------------------------------- */
-
-static void tell_silence(struct watched *process, const char *reason, bool stopped) {
-    process->failures++;
-    process->ask_pause_ms = 2 * max_ms(process->ask_pause_ms, settings.every_ms);
-    if (process->ask_pause_ms > PAUSE_MS_MAX)
-        process->ask_pause_ms = PAUSE_MS_MAX;
-    /* The first failure is not printed: a process that has just started has no socket yet, and all
-     * connections may be in use for a moment. */
-    if (process->silent || (process->failures < 2 && !stopped))
-        return;
-    process->silent = true;
-    struct watch_line line = WATCH_LINE("silent", process);
-    watch_log(&line, "%s; conditions on inuse, waste and growth wait until it answers", reason);
-}
-
-/* Reads the memory of a process that has no socket, and takes the sums from it. The more call paths
- * the process has, the longer that takes, and the longer is the pause afterwards. */
-static bool ask_outside(struct watched *process, const char *why, struct totals *totals) {
-    struct totals_outside answer;
-    int64_t began_ms = clock_now_ms();
-    if (!totals_read_outside(&process->facts, why, &answer) || !answer.has_totals)
-        return false;
-    int64_t now_ms = clock_now_ms();
-    process->ask_due_ms = now_ms + OUTSIDE_PAUSE * (now_ms - began_ms);
-    *totals = answer.totals;
-    return true;
-}
-
-/* Asks the process for its sums, unless it did not answer a short time ago. */
-static bool ask_totals(struct watched *process, struct totals *totals) {
-    struct client client;
-    struct cli_failure failure;
-    int64_t now_ms = clock_now_ms();
-    if (now_ms < process->ask_due_ms)
-        return false;
-    char state = process->facts.state;
-    if (state == 'T' || state == 't') {
-        cli_set_failure(&failure, CLI_REFUSED,
-                        "it is stopped, so it cannot answer; kill -CONT %d "
-                        "resumes it",
-                        (int)process->facts.pid);
-        tell_silence(process, failure.text, true);
-        return false; /* the state is read from /proc, so the next look may come soon */
-    }
-    bool good = client_connect(&client, &process->facts, true, &failure);
-    if (good) {
-        good = totals_ask(&client, totals, &failure);
-        client_close(&client);
-    } else if (client_found_no_socket(&process->facts, &failure)) {
-        good = ask_outside(process, failure.text, totals);
-    }
-    if (!good) {
-        tell_silence(process, failure.text, false);
-        process->ask_due_ms = clock_now_ms() + process->ask_pause_ms;
-        return false;
-    }
-    if (process->silent)
-        watch_log(&WATCH_LINE("answers", process), "it answers again");
-    process->silent = false;
-    process->failures = 0;
-    process->ask_pause_ms = 0;
-    return true;
-}
-
-/* Asks the process for the bytes in use, and computes the waste. */
-static void read_figures(struct watched *process, struct condition_reading *reading) {
-    struct totals totals;
-    const struct process_facts *facts = &process->facts;
-    if (!ask_totals(process, &totals))
-        return;
-    reading->inuse_bytes = totals.requested_bytes;
-    if (facts->anonymous_bytes >= 0 && totals.requested_bytes != WIRE_UNKNOWN) {
-        int64_t waste = facts->anonymous_bytes - totals.requested_bytes - totals.own_bytes;
-        reading->waste_bytes = waste > 0 ? waste : 0;
-    }
-}
-
-/* Finds the limit of which the largest share is used. */
-static void read_used(struct watched *process, struct condition_reading *reading) {
-    struct limits_left left;
-    double most = -1;
-    limits_find_left(&mounts, process->facts.thread, &left);
-    for (size_t i = 0; i < left.count; i++) {
-        const struct limits_found *limit = &left.list[i];
-        int64_t used = limit->bytes - limit->left_bytes;
-        if (limit->bytes <= 0 || (double)used / (double)limit->bytes <= most)
-            continue;
-        most = (double)used / (double)limit->bytes;
-        process->fullest = *limit;
-        reading->fullest_bytes = limit->bytes;
-        reading->used_bytes = used;
-    }
-}
-
-/* Reads the figures that /proc and the control group tell. */
-static struct condition_reading read_outside(struct watched *process, int64_t now_ms) {
-    struct condition_reading reading = {.now_ms = now_ms,
-                                        .rss_bytes = process->facts.rss_bytes,
-                                        .inuse_bytes = CONDITION_UNKNOWN,
-                                        .waste_bytes = CONDITION_UNKNOWN,
-                                        .limit_bytes = CONDITION_UNKNOWN,
-                                        .fullest_bytes = CONDITION_UNKNOWN,
-                                        .used_bytes = CONDITION_UNKNOWN,
-                                        .pressure_us = CONDITION_UNKNOWN};
-    if (settings.needs_limit && now_ms >= process->limit_due_ms)
-        read_limit(process, now_ms, true);
-    if (process->has_limit)
-        reading.limit_bytes = process->limit.bytes;
-    if (process->pressure) {
-        int64_t total = limits_read_pressure(process->pressure);
-        reading.pressure_us = total >= 0 ? total : CONDITION_UNKNOWN;
-    }
-    return reading;
-}
-
 /* --- conditions ------------------------------------------------------------------------------ */
 
 /* `count`: so many watched processes share the figure of the condition, and this one is the
@@ -322,7 +155,7 @@ static void begin_event(struct watched *process, size_t i, const struct conditio
                         struct condition_reading *reading, const char *figure, size_t count) {
     if (reading->inuse_bytes == CONDITION_UNKNOWN && !reading->ended)
         /* the bytes in use decide whether the files of this event are kept (--keep) */
-        read_figures(process, reading);
+        watch_read_figures(process, reading);
     tell_condition(process, i, result, reading, count);
     watch_act_add(process, i, result, figure, reading->inuse_bytes);
 }
@@ -437,9 +270,9 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
     }
     take_program(process, &facts);
     process->facts = facts;
-    struct condition_reading reading = read_outside(process, now_ms);
+    struct condition_reading reading = watch_read_kernel(process, now_ms);
     if (settings.needs_used)
-        read_used(process, &reading);
+        watch_read_used(process, &reading);
     process->reading = reading;
     process->is_read = true;
     evaluate(process, &reading, ready, REACH_KERNEL);
@@ -449,8 +282,8 @@ static void look_at(struct watched *process, int64_t now_ms, const struct pollfd
 static void ask_and_evaluate(struct watched *process) {
     if (process->ended)
         return;
-    struct condition_reading reading = read_outside(process, clock_now_ms());
-    read_figures(process, &reading);
+    struct condition_reading reading = watch_read_kernel(process, clock_now_ms());
+    watch_read_figures(process, &reading);
     evaluate(process, &reading, NULL, REACH_ASKED);
 }
 
@@ -566,7 +399,8 @@ static void run_loop(int ended_fd, const sigset_t *waiting) {
             if (settings.all)
                 find_processes(now_ms);
             look_at_all(now_ms);
-            due_ms = max_ms(due_ms + settings.every_ms, clock_now_ms());
+            now_ms = clock_now_ms();
+            due_ms = due_ms + settings.every_ms > now_ms ? due_ms + settings.every_ms : now_ms;
             ended_fd = over ? -1 : ended_fd;
         }
         watch_act_step();
@@ -617,7 +451,7 @@ int watch_main(int argc, char **argv) {
         ended_fd = (int)syscall(SYS_pidfd_open, target.facts.pid, 0);
     }
     process_need_proc();
-    limits_read_mounts(&mounts, "");
+    watch_read_begin(&settings);
     watch_log_begin(settings.json);
     watch_act_begin(&settings);
     set_signals(&waiting);

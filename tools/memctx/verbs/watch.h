@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * watch.h - what the parts of `memctx watch` share: watch_options.c reads the command line, watch.c
- * evaluates the conditions, watch_shared.c has the state of those that processes share, watch_act.c
- * runs the actions, watch_files.c keeps their files, watch_log.c writes the log. All of them run in
- * one thread.
+ * evaluates the conditions, watch_read.c reads the figures for them, watch_shared.c has the state
+ * of conditions that processes share, watch_act.c runs the actions, watch_files.c keeps their
+ * files, watch_log.c writes the log. All of them run in one thread.
  */
 #ifndef MEMCTX_VERBS_WATCH_H
 #define MEMCTX_VERBS_WATCH_H
@@ -123,8 +123,25 @@ void watch_log(const struct watch_line *line, const char *format, ...) CLI_PRINT
 /* Writes a value of this condition with its unit into `text`, which has RENDER_NUMBER_BYTES. */
 char *watch_show_value(char *text, const struct condition *condition, int64_t value);
 
-/* --- watch_shared.c ----------------------------------------------------------------------------
- */
+/* --- watch_read.c ---------------------------------------------------------------------------- */
+
+/* Reads which control groups are mounted. The other functions of watch_read.c use the settings. */
+void watch_read_begin(const struct watch_settings *settings);
+/* Reads the smallest memory limit of the process. `tell`: prints a line if the limit has changed
+ * since the last time. */
+void watch_read_limit(struct watched *process, int64_t now_ms, bool tell);
+/* Finds the file of memory pressure of the process, and opens a trigger for each psi condition with
+ * a window of at most TRIGGER_MS_MAX, the longest that the kernel takes. Conditions with longer
+ * windows are evaluated only at each look. */
+void watch_open_triggers(struct watched *process);
+/* Asks the process for the bytes in use, and computes the waste. */
+void watch_read_figures(struct watched *process, struct condition_reading *reading);
+/* Finds the limit of which the largest share is used. */
+void watch_read_used(struct watched *process, struct condition_reading *reading);
+/* Reads the figures that /proc and the control group tell. */
+struct condition_reading watch_read_kernel(struct watched *process, int64_t now_ms);
+
+/* --- watch_shared.c -------------------------------------------------------------------------- */
 
 /* Returns the name of the figure that this condition reads, if other processes have the figure,
  * too: a limit that counts several processes, or a pressure file. NULL: it is the process's own. */
