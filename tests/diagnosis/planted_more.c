@@ -46,8 +46,7 @@ static void *map_touched(size_t bytes, int flags, int fd) {
     return memory;
 }
 
-/* --- growth that is not malloc's ---------------------------------------------------------------
- */
+/* --- growth that is not malloc's -------------------------------------------------------------- */
 
 static void map_more(int number) {
     (void)number;
@@ -295,8 +294,7 @@ static void sleepers(void) {
     told_within(-1);
 }
 
-/* --- chunks that another policy may serve better -----------------------------------------------
- */
+/* --- chunks that another policy may serve better ---------------------------------------------- */
 
 static unsigned dice(unsigned sides) {
     static unsigned state = 12345;
@@ -345,8 +343,7 @@ static void rows(char **words) {
     } while (!told_within(-1) || !feof(stdin));
 }
 
-/* --- chunks that the C library allocates for the program, and aligned ones ---------------------
- */
+/* --- chunks that the C library allocates for the program, and aligned ones -------------------- */
 
 APART static char *label_make(int number) {
     char *label;
@@ -376,8 +373,7 @@ static void sectors(void) { /* the last OS pages of the blocks are never touched
         ;
 }
 
-/* --- sessions of which one in 50 stays ----------------------------------------------------------
- */
+/* --- sessions of which one in 50 stays -------------------------------------------------------- */
 
 APART static char *session_keep(void) {
     return memset(malloc(250), 's', 250);
@@ -398,8 +394,7 @@ static void sessions(void) {
     }
 }
 
-/* --- very many call paths -----------------------------------------------------------------------
- */
+/* --- very many call paths --------------------------------------------------------------------- */
 
 typedef void turn(uint64_t way, int depth);
 static turn *const turns[4];
@@ -444,8 +439,7 @@ static void paths(char **words) {
     } while (!told_within(-1) || !feof(stdin));
 }
 
-/* --- peaks of threads that have ended -----------------------------------------------------------
- */
+/* --- peaks of threads that have ended --------------------------------------------------------- */
 
 #define HELD 300000
 
