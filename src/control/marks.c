@@ -2,11 +2,8 @@
 /*
  * marks.c - marks: the figures of every context at one moment.
  *
- * A mark has only the contexts that ever allocated anything, each as a few numbers in a
- * variable-length code (4 to 10 bytes a context). Each mark has a bound, and all marks together
- * with the memory of resets have another bound. When a bound does not suffice, the mark leaves out
- * the contexts that hold least. The mark keeps the sums over these contexts, and the most bytes
- * that one of them held.
+ * Each mark has a bound, and all marks together with the memory of resets have another bound. When
+ * a bound does not suffice, the mark leaves out the contexts that hold least (mark_entries.h).
  *
  * The marks of MEMCTX_MARKS (options.marks) have slots of their own. Together they may use half of
  * the bytes that marks may use, and each of them an equal part of that half. If a part would be
@@ -18,14 +15,12 @@
 #include "context/evict.h"
 #include "context/tree.h"
 #include "control/control.h"
-#include "control/numbers.h"
+#include "control/mark_entries.h"
 #include "control/record.h"
 #include "figures/sums.h"
 #include "os/meta.h"
 #include "region/heap.h"
 
-#define NUMBERS 5U                          /* numbers in an entry, at most */
-#define ENTRY_MAX ((uint64_t)NUMBERS * 10U) /* bytes of an entry, at most */
 /* Bytes of a mark, at most: no request may make the process grow by more than 1 MiB. */
 #define MARK_MOST (896UL << 10)
 #define ASKED_PART 8 /* marks may use an eighth of the tables' limit */
@@ -34,7 +29,6 @@
 #define KEPT_MOST (128L << 10)
 #define WAIT_DUMP_MS 50 /* pause before a mark that waits for the end of a dump is tried again */
 #define KEPT_SHARE 50U  /* marks of MEMCTX_MARKS take at most 1/KEPT_SHARE of the time */
-#define CLASSES 65U     /* classes of live bytes, by the number of their bits */
 
 /* The slots of all marks. The tables are made when the first mark needs them, and are never freed.
  * Control thread only. */
@@ -43,7 +37,6 @@ static struct kept_marks *kept_marks;
 struct mark *const *const marks_shown = &user_marks;
 struct kept_marks *const *const marks_kept_shown = &kept_marks;
 _Static_assert(MARKS_KEPT_MAX == MEMCTX_MARKS_COUNT_MAX, "a slot for each mark of MEMCTX_MARKS");
-static int64_t marks_bytes; /* bytes of the chunks of all marks, also of an unfinished one */
 /* In a forked child: contexts may still have the flag TREE_MARKED from the parent's marks. */
 static bool pins_are_stale;
 
@@ -73,148 +66,6 @@ bool asked_fits(int64_t bytes) {
            (load_relaxed(&tables_used_bytes) + bytes) * TABLES_PARTS <= limit * TABLES_SITE;
 }
 
-/* --- entries ---------------------------------------------------------------------------------- */
-
-/* A mark that is being written. Here a chunk is a struct mark_chunk; class_of gives the class. */
-struct writer {
-    struct mark_chunk *first, *last;
-    uint32_t previous;       /* id of the last entry in this chunk; 0: the chunk is empty */
-    uint64_t bytes, limit;   /* bytes of the chunks, so far and at most */
-    uint64_t needed;         /* bytes of the chunks that all entries would need */
-    uint32_t used;           /* bytes used in the last of the needed chunks */
-    uint64_t alone[CLASSES]; /* for each class, the bytes of its entries if each began a chunk */
-    unsigned least;          /* entries of a lower class are left out */
-    uint64_t spare;          /* bytes left for entries of the class `least` */
-    struct wire_left_out left_out;
-    bool failed; /* out of memory */
-};
-
-/* Returns the number of bits of the live bytes. */
-static unsigned class_of(int64_t live_bytes) {
-    return live_bytes > 0 ? 64 - (unsigned)__builtin_clzl((uint64_t)live_bytes) : 0;
-}
-
-static bool next_chunk(struct writer *writer) {
-    struct mark_chunk *chunk = NULL;
-    if (writer->bytes + MARK_CHUNK_BYTES <= writer->limit &&
-        tables_take(MARK_CHUNK_BYTES, TABLES_ASKED)) {
-        chunk = meta_alloc(MARK_CHUNK_BYTES);
-        writer->failed |= !chunk;
-        tables_add(chunk ? 0 : -(int64_t)MARK_CHUNK_BYTES);
-    }
-    if (!chunk)
-        return false;
-    asked_bytes += MARK_CHUNK_BYTES;
-    marks_bytes += MARK_CHUNK_BYTES;
-    if (writer->last)
-        writer->last->next = chunk;
-    else
-        writer->first = chunk;
-    writer->last = chunk;
-    writer->bytes += MARK_CHUNK_BYTES;
-    writer->previous = 0;
-    return true;
-}
-
-static uint32_t make_entry(const struct writer *writer, uint32_t context, const struct sum *sum,
-                           uint8_t entry[ENTRY_MAX]) {
-    /* If nothing was freed, the bytes ever allocated equal the live bytes. */
-    bool freed = sum->frees || sum->requested_cum_bytes != sum->live_bytes;
-    uint32_t length = number_put(entry, (uint64_t)(context - writer->previous) << 1 | freed);
-    length += number_put(entry + length, number_folded(sum->live_bytes));
-    length += number_put(entry + length, number_folded(sum->allocs - sum->frees));
-    if (freed) {
-        length += number_put(entry + length, (uint64_t)sum->allocs);
-        length += number_put(entry + length, (uint64_t)sum->requested_cum_bytes);
-    }
-    return length;
-}
-
-static void leave_out(struct writer *writer, const struct sum *sum) {
-    struct wire_left_out *out = &writer->left_out;
-    out->contexts++;
-    out->requested_bytes += sum->live_bytes;
-    out->live_chunks += sum->allocs - sum->frees;
-    /* since the last reset: a later reset makes these sums unknown (marks_forget_counters) */
-    out->allocs += sum->allocs - sum->base_allocs;
-    out->frees += sum->frees - sum->base_frees;
-    out->requested_cum_bytes += sum->requested_cum_bytes - sum->base_requested_cum_bytes;
-    if (sum->live_bytes > out->most_bytes)
-        out->most_bytes = sum->live_bytes;
-}
-
-static void write_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
-    uint8_t entry[ENTRY_MAX];
-    bool full = !writer->last || writer->last->used + ENTRY_MAX > sizeof writer->last->bytes;
-    unsigned class = class_of(sum->live_bytes);
-    if (class < writer->least || (class == writer->least && writer->spare < ENTRY_MAX) ||
-        (full && !next_chunk(writer))) {
-        leave_out(writer, sum);
-        return;
-    }
-    uint32_t length = make_entry(writer, context, sum, entry);
-    writer->spare -= class == writer->least ? length : 0;
-    writer->previous = context;
-    __builtin_memcpy(writer->last->bytes + writer->last->used, entry, length);
-    writer->last->used += length;
-    tree_flag(context, TREE_MARKED);
-}
-
-static void free_chunks(struct mark_chunk *chunk) {
-    while (chunk) {
-        struct mark_chunk *next = chunk->next;
-        meta_free(chunk, MARK_CHUNK_BYTES);
-        tables_add(-(int64_t)MARK_CHUNK_BYTES);
-        asked_bytes -= MARK_CHUNK_BYTES;
-        marks_bytes -= MARK_CHUNK_BYTES;
-        chunk = next;
-    }
-}
-
-/* Counts the bytes of an entry: in `needed`, as if no context were left out, and in `alone`, as if
- * the entry were the first of a chunk. */
-static void count_entry(struct writer *writer, uint32_t context, const struct sum *sum) {
-    uint8_t entry[ENTRY_MAX];
-    if (!writer->needed || writer->used + ENTRY_MAX > sizeof writer->last->bytes) {
-        writer->needed += MARK_CHUNK_BYTES;
-        writer->used = writer->previous = 0;
-    }
-    writer->used += make_entry(writer, context, sum, entry);
-    writer->previous = 0;
-    writer->alone[class_of(sum->live_bytes)] += make_entry(writer, context, sum, entry);
-    writer->previous = context;
-}
-
-/* Writes the entries of all contexts, or only counts the bytes that they need. */
-static void write_all(struct writer *writer, bool only_count) {
-    uint32_t count = tree_count();
-    sums_begin();
-    for (uint32_t id = 0; id < count; id++) {
-        struct sum sum;
-        sums_pause(id);
-        sums_read(id, &sum, NULL);
-        if (!sum.allocs && !sum.frees)
-            continue;
-        if (only_count)
-            count_entry(writer, id, &sum);
-        else
-            write_entry(writer, id, &sum);
-    }
-    sums_end();
-    writer->previous = 0;
-}
-
-/* Finds the class (class_of) whose entries are written as long as there is room. Entries of higher
- * classes are all written, and entries of lower classes are all left out. */
-static void find_least(struct writer *writer) {
-    uint64_t room = writer->limit - writer->limit / 32, sum = 0; /* the ends of chunks stay empty */
-    unsigned class = CLASSES - 1;
-    while (writer->needed > writer->limit && class > 0 && sum + writer->alone[class] <= room)
-        sum += writer->alone[class --];
-    writer->least = writer->needed > writer->limit ? class : 0;
-    writer->spare = writer->needed > writer->limit ? room - sum : UINT64_MAX;
-}
-
 /* --- marks ------------------------------------------------------------------------------------ */
 
 void text_add_kib(struct text *text, uint64_t bytes) {
@@ -222,7 +73,7 @@ void text_add_kib(struct text *text, uint64_t bytes) {
     text_add(text, " KiB");
 }
 
-static uint32_t refuse(struct text *text, const struct writer *writer) {
+static uint32_t refuse(struct text *text, const struct mark_writer *writer) {
     text_add(text, writer->failed ? "no memory for the mark; " : "no room for the mark; ");
     text_add(text, "earlier marks and resets take ");
     text_add_kib(text, (uint64_t)asked_bytes);
@@ -232,7 +83,7 @@ static uint32_t refuse(struct text *text, const struct writer *writer) {
     return writer->failed ? WIRE_NO_MEMORY : WIRE_REFUSED;
 }
 
-static void tell_left_out(struct text *text, const struct writer *writer, uint64_t bytes) {
+static void tell_left_out(struct text *text, const struct mark_writer *writer, uint64_t bytes) {
     const struct wire_left_out *out = &writer->left_out;
     text_add(text, "; it takes ");
     text_add_kib(text, bytes);
@@ -268,17 +119,8 @@ void marks_pin(void) {
             tree_unflag(id, TREE_MARKED);
     for (unsigned i = 0; i < WIRE_MARKS_ALL; i++) {
         const struct mark *mark = mark_at(i);
-        for (const struct mark_chunk *chunk = mark ? mark->first : NULL; chunk;
-             chunk = chunk->next) {
-            const uint8_t *at = chunk->bytes;
-            for (uint32_t context = 0; at < chunk->bytes + chunk->used;) {
-                uint64_t step = number_get(&at);
-                context += (uint32_t)(step >> 1);
-                tree_flag(context, TREE_MARKED);
-                for (unsigned number = 1; number < (step & 1 ? NUMBERS : NUMBERS - 2); number++)
-                    number_get(&at);
-            }
-        }
+        if (mark)
+            mark_entries_pin(mark->first);
     }
     record_pin();
     sums_end();
@@ -312,7 +154,7 @@ static struct mark *oldest_kept(unsigned *count) {
 static void drop_oldest(unsigned most) {
     unsigned count, dropped = 0;
     for (struct mark *oldest = oldest_kept(&count); count > most; oldest = oldest_kept(&count)) {
-        free_chunks(oldest->first);
+        mark_entries_free(oldest->first);
         *oldest = (struct mark){.uptime_ns = 0};
         dropped++;
     }
@@ -358,27 +200,26 @@ static void *make_slots(size_t bytes) {
  * Returns enum wire_status. */
 static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX], uint64_t limit,
                           struct text *text) {
-    struct writer writer = {.limit = limit};
+    struct mark_writer writer = {.limit = limit};
     if (writer.limit < MARK_CHUNK_BYTES)
         return refuse(text, &writer);
     /* While tree_read_until_ns is set, no context is evicted into [other callers]. Otherwise the
      * mark could count a chunk twice, or not at all. */
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
     store_release(&tree_read_until_ns, UINT64_MAX);
-    write_all(&writer, true);
-    find_least(&writer);
+    mark_entries_measure(&writer);
     /* The old mark goes first: there may be no room for both. */
     bool replaced = mark->first;
-    free_chunks(mark->first);
+    mark_entries_free(mark->first);
     *mark = (struct mark){.uptime_ns = 0};
     if (replaced)
         marks_pin();
     uint64_t uptime_ns = control_uptime_ns();
     writer.left_out.ids_below = tree_count();
-    write_all(&writer, false);
+    mark_entries_write(&writer);
     store_release(&tree_read_until_ns, read_until_ns);
     if (writer.failed || (!writer.first && writer.left_out.contexts)) {
-        free_chunks(writer.first);
+        mark_entries_free(writer.first);
         marks_pin();
         if (replaced)
             text_add(text, "the earlier mark of this name is gone; ");
@@ -409,7 +250,7 @@ uint32_t mark_set(const struct wire_mark_request *request, struct text *text) {
     if (!user_marks)
         user_marks = make_slots(WIRE_MARKS_MAX * sizeof *user_marks);
     if (!user_marks)
-        return refuse(text, &(struct writer){.failed = true});
+        return refuse(text, &(struct mark_writer){.failed = true});
     struct mark *mark = find_mark(name);
     for (unsigned i = 0; i < WIRE_MARKS_MAX && !mark; i++)
         if (!user_marks[i].uptime_ns)
@@ -549,65 +390,12 @@ uint32_t marks_piece(struct piece *piece) {
     return WIRE_OK;
 }
 
-static bool tell_entry(struct piece *piece, uint32_t context, bool freed, const uint8_t **at) {
-    struct wire_mark_entry *out = piece_record(piece, sizeof *out);
-    if (!out)
-        return false;
-    /* A reset after the mark lowered the counters of dumps. The entry is lowered by equal amounts,
-     * so that the differences between a dump and the mark stay right. */
-    struct sum now = sums_base(context);
-    int64_t live = number_unfolded(number_get(at)), chunks = number_unfolded(number_get(at));
-    int64_t allocs = freed ? (int64_t)number_get(at) : chunks;
-    int64_t bytes = freed ? (int64_t)number_get(at) : live;
-    *out = (struct wire_mark_entry){.context = context,
-                                    .requested_bytes = live,
-                                    .live_chunks = chunks,
-                                    .allocs = allocs - now.base_allocs,
-                                    .frees = allocs - chunks - now.base_frees,
-                                    .requested_cum_bytes = bytes - now.base_requested_cum_bytes};
-    return true;
-}
-
-/* The cursor of a piece holds, from the highest bits on: the number of the mark's chunk, the place
- * in the chunk, and the context id of the entry before that place. */
-#define CURSOR_CHUNK 44
-#define CURSOR_PLACE 32
-
-/* Writes the entries of one chunk. False: the answer has no room for all of them. */
-static bool tell_chunk(struct piece *piece, const struct mark_chunk *chunk, uint64_t number,
-                       uint32_t place, uint32_t previous) {
-    /* The client may have forged the cursor, so `place` is checked. */
-    while (place < chunk->used && place + ENTRY_MAX <= sizeof chunk->bytes) {
-        const uint8_t *at = chunk->bytes + place;
-        uint64_t step = number_get(&at);
-        uint32_t context = previous + (uint32_t)(step >> 1);
-        if (!tell_entry(piece, context, step & 1, &at)) {
-            piece->next = number << CURSOR_CHUNK | (uint64_t)place << CURSOR_PLACE | previous;
-            return false;
-        }
-        place = (uint32_t)(at - chunk->bytes);
-        previous = context;
-    }
-    return true;
-}
-
 uint32_t marks_entries_piece(struct piece *piece) {
     const struct wire_piece_request *request = piece->request;
     const struct mark *mark = find_mark(request->mark);
     if (!mark || (request->mark_uptime_ns && mark->uptime_ns != request->mark_uptime_ns))
         return piece_refuse(piece, mark ? "the mark was replaced meanwhile; ask again"
                                         : "no mark has this name");
-    uint64_t number = 0, from = request->from >> CURSOR_CHUNK;
-    uint32_t place = (uint32_t)(request->from >> CURSOR_PLACE) % MARK_CHUNK_BYTES;
-    uint32_t previous = (uint32_t)request->from;
-    sums_begin();
-    for (const struct mark_chunk *chunk = mark->first; chunk; chunk = chunk->next, number++) {
-        if (number < from)
-            continue;
-        if (!tell_chunk(piece, chunk, number, place, previous))
-            break;
-        place = previous = 0;
-    }
-    sums_end();
+    mark_entries_tell(piece, mark->first);
     return WIRE_OK;
 }
