@@ -33,9 +33,12 @@
  *
  * Misuse ends the program with a line on standard error that names the function and the context.
  * Misuse is: to use a deleted context, or a context of another thread; to delete or give the
- * current context of the thread, or to reset a context above it; to make a context the parent of
- * itself or of its ancestor; to change or reset a context in a signal handler, or from the third
- * round of a thread's destructors of pthread keys on; to free a chunk twice.
+ * current context of the thread, or a context above it; to reset a context above the current one;
+ * to make a context the parent of itself or of its ancestor; to change or reset a context in a
+ * signal handler that interrupted the allocator, or from the third round of a thread's destructors
+ * of pthread keys on. A second free of a chunk ends the program, too; the line names the chunk. The
+ * library does not notice a second free if the memory was allocated again meanwhile, and ignores a
+ * second free of a chunk of more than 1 MiB.
  *
  * Versions: a program and a library of different versions work together. Each function passes the
  * size of the structs that the program was compiled with. New fields are only added at the end of a

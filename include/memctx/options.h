@@ -2,8 +2,8 @@
 /*
  * options.h - every MEMCTX_* setting, declared once.
  *
- * The library's parser, `memctx options`, `memctx set`, the help of `memctx run` and the manual
- * page are made from this list. X(field, NAME, kind, default, minimum, maximum, live, help)
+ * The library's parser, `memctx options`, `memctx set` and the manual page are made from this list.
+ * X(field, NAME, kind, default, minimum, maximum, live, help)
  *   NAME: the environment variable is MEMCTX_NAME; `memctx set` takes the name in lower case
  *   kind: INT; SIZE (bytes with K, M or G, or a percentage, which is stored as a negative number);
  *   MARKS (memctx/marks.h); or the name of a list of words below
