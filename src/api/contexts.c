@@ -28,7 +28,9 @@ static struct heap *enter(void) {
 static struct heap *must_enter(memctx_t context, const char *what) {
     struct heap *heap = enter();
     if (!heap)
-        named_misused(what, context, "is used in a signal handler, or by a thread that is ending");
+        named_misused(what, context,
+                      "is used in a signal handler, or by a thread that is ending; neither may "
+                      "change a context");
     thread_settle(heap); /* a chunk whose free had to wait may be in the context */
     return heap;
 }
@@ -53,7 +55,9 @@ static struct named *find(memctx_t context, const char *what) {
         return NULL;
     struct named *named = named_find(context);
     if (!named)
-        named_misused(what, context, "was deleted, or its handle is invalid");
+        named_misused(what, context,
+                      "was deleted, or its handle is invalid; a delete or reset of the parent "
+                      "deletes it, too");
     return named;
 }
 
@@ -220,7 +224,8 @@ static void end(memctx_t context, const char *what) {
         return;
     }
     if (context_switched(heap) == named->view)
-        named_misused(what, context, "is the current context of its thread");
+        named_misused(what, context,
+                      "is the current context of its thread; call memctx_switch first");
     named_end(heap, named);
     thread_leave(heap);
 }
@@ -412,7 +417,8 @@ static bool move_one(memctx_t context, const char *what,
         if (!named)
             return false;
         if (context_switched(heap) == named->view)
-            named_misused(what, context, "is the current context of its thread");
+            named_misused(what, context,
+                          "is the current context of its thread; call memctx_switch first");
     } else if (!(heap = enter())) {
         return false;
     } else if (!named) {

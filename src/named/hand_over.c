@@ -102,7 +102,7 @@ bool named_take(struct heap *heap, struct named *named) {
     lock_release(&heap_global.lock);
     if (!nobodys && !taken)
         named_misused("memctx_take", named_handle((uint32_t)tree_node(named->context)->address),
-                      "belongs to another thread");
+                      "belongs to another thread; that thread has to call memctx_give first");
     return taken;
 }
 
@@ -125,6 +125,7 @@ struct named *named_grow_of_nobody(memctx_t handle) {
     }
     lock_release(&heap_global.lock);
     if (!nobodys)
-        named_misused("memctx_take", handle, "belongs to another thread");
+        named_misused("memctx_take", handle,
+                      "belongs to another thread; that thread has to call memctx_give first");
     return grown;
 }

@@ -89,7 +89,7 @@ void named_set_parent(uint32_t place, uint32_t parent) {
     lock_release(&region_lock);
     if (below)
         named_misused("memctx_set_parent", named_handle(place),
-                      "is the new parent, or an ancestor of it");
+                      "is the new parent, or an ancestor of it; it cannot be below itself");
 }
 
 /* --- making and ending ----------------------------------------------------------------------- */
@@ -202,7 +202,9 @@ void named_prepare(struct named *named, struct heap *heap, enum memctx_policy po
 struct named *named_mine_of_crowd(struct heap *heap, memctx_t handle, const char *what) {
     struct named *crowd = named_my_crowd(heap, handle, what);
     if (!crowd)
-        named_misused(what, handle, "was deleted, or its handle is invalid");
+        named_misused(what, handle,
+                      "was deleted, or its handle is invalid; a delete or reset of the parent "
+                      "deletes it, too");
     return crowd_grow(handle, crowd);
 }
 
@@ -376,5 +378,5 @@ void named_not_mine(const char *what, memctx_t handle, const struct named *named
     named_misused(what, handle,
                   owner == HEAP_SHARED || owner == HEAP_PARKED
                       ? "belongs to no thread; call memctx_take first"
-                      : "belongs to another thread");
+                      : "belongs to another thread; use memctx_give there and memctx_take here");
 }
