@@ -135,7 +135,8 @@ const struct cli_verb verb_table[] = {
      "  --pages            print a wide table of contexts as the last part, with the numbers of\n"
      "                     their pages by share of live blocks\n"
      "  --map              print all pages as a map that shows how full each one is\n"
-     "  --quick            leave out residency, the kernel's map and single pages\n"
+     "  --quick            leave out what takes long to read: which pages are resident, the map\n"
+     "                     of the process in /proc, and single pages\n"
      "  --json             print one object of schema memctx-frag/1\n"
      "  --sort KEY         " VIEW_SORT_WORDS "\n"
      "                     (default waste; of a recording: requested)\n"
@@ -208,7 +209,8 @@ const struct cli_verb verb_table[] = {
     {"watch", "TARGET|--all|--match GLOB --when CONDITION... [--do ACTION]... [OPTIONS]",
      "act when a condition holds: snapshot, doctor, a command",
      LIVE_TARGET_HELP
-     "\nRuns until the process ends, or until SIGINT, SIGTERM or SIGHUP. Prints one line for each\n"
+     "\nLooks at the process once a second. When a CONDITION begins to hold, does the ACTIONs.\n"
+     "Runs until the process ends, or until SIGINT, SIGTERM or SIGHUP. Prints one line for each\n"
      "event, with the time in UTC. Exit status: 0, or 1 if an action failed or a line of the log\n"
      "was lost. Quote conditions, because the shell takes an unquoted > for itself.\n\n"
      "CONDITION  used>N%limit             of some limit of the process, all processes together\n"
@@ -341,8 +343,8 @@ const struct cli_verb verb_table[] = {
      "pause that grows to a minute, or after a longer Retry-After of the server. Eight profiles "
      "a\n"
      "process wait in memory; then the oldest is dropped. A profile that is refused with another\n"
-     "status is not sent again. Each failure is reported once. While the server does not answer,\n"
-     "only the first failure is reported.\n\n"
+     "status is not sent again. Each failure is reported; while the server does not answer, only\n"
+     "the first one is.\n\n"
      "  --pyroscope URL    profiles of live memory, to URL/ingest\n"
      "  --parca URL        profiles of live memory, to URL/api/profiles/writeraw\n"
      "  --otlp URL         profiles of live memory, to URL/v1development/profiles of an "
@@ -445,7 +447,8 @@ const struct cli_verb verb_table[] = {
     {"trim", "TARGET [CONTEXT... | --context ID,... | --site REGEX]",
      "give empty memory back to the kernel",
      LIVE_TARGET_HELP
-     "\nPrints how many bytes went back, and the resident set before and after. With contexts it\n"
+     "\nGives the empty memory that the library keeps for reuse back to the kernel at once.\n"
+     "Prints how many bytes went back, and the resident set before and after. With contexts it\n"
      "also gives back OS pages without live chunks inside pages that are in use, and prints the\n"
      "predicted saving. Each thread does its part in its next malloc, which takes some\n"
      "microseconds for each page. While a thread has not done its part, a trim of other contexts\n"
@@ -484,11 +487,11 @@ const struct cli_verb verb_table[] = {
      merge_main},
     {"verify", "TARGET [OPTIONS]", "compare predicted savings with what happened",
      WHOLE_TARGET_HELP
-     "\nCovers the last 16 actions: isolate, merge, trim, and set policy= of contexts. For each "
-     "it\n"
-     "prints the predicted saving and compares the moment of the action with now: the free\n"
-     "memory around these contexts; for a policy, the rounding and holes of their chunks; for\n"
-     "a trim, the resident set. A saving is \"?\" if a context has got another policy since. It\n"
+     "\nLists the last 16 actions on contexts: isolate, merge, trim, and set policy=. For each\n"
+     "action it prints the saving that the command predicted, and the saving that it finds now.\n"
+     "The second is the difference between the moment of the action and now: of the free memory\n"
+     "around these contexts; for a policy, of the rounding and holes of their chunks; for a trim,\n"
+     "of the resident set. A saving is \"?\" if a context has got another policy since. It\n"
      "is \"?\" also if the action had more than 24 contexts and others have its policy, too.\n\n"
      "  --json             print one object of schema memctx-verify/1\n" READING_UNIT_HELP
          READING_PAGER_HELP COMMON_HELP,
