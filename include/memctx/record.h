@@ -27,7 +27,7 @@
 #define RECORD_MAGIC_BYTES 8
 #define RECORD_VERSION 2
 #define RECORD_FILE_BYTES (16UL << 20) /* upper bound of the file's size */
-#define RECORD_FOLDER_MAX 511U         /* most bytes of the path of MEMCTX_RECORD */
+#define RECORD_FOLDER_MAX 511U         /* greatest number of bytes of the path of MEMCTX_RECORD */
 #define RECORD_HEAD_AT 0UL
 #define RECORD_END_AT 3072UL
 #define RECORD_DIRECTORY_AT 4096UL

@@ -49,9 +49,9 @@ enum time_out {
     MASKED,         /* no bound, with a mask of signals: sigsuspend */
     SECONDS,        /* an unsigned number */
     MICROSECONDS,   /* an unsigned number */
-    MILLISECONDS,   /* a number; without bound if negative */
+    MILLISECONDS,   /* an int; negative: no bound */
     SPAN,           /* a struct timespec or timeval; an error if NULL */
-    SPAN_OR_NONE,   /* a struct timespec or timeval; without bound if NULL */
+    SPAN_OR_NONE,   /* a struct timespec or timeval; NULL: no bound */
     SPAN_OR_MOMENT, /* a struct timespec; with TIMER_ABSTIME a moment; an error if NULL */
 };
 

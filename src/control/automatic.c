@@ -12,8 +12,8 @@
 
 #define LOOK_EVERY_NS 2000000000ULL /* shortest pause between two looks */
 #define LOOK_SHARE 50U              /* looks take at most one part in LOOK_SHARE of the time */
-#define CHOICES_MAX 1024U           /* most contexts that have a choice */
-#define CANDIDATES_MAX 256U         /* most contexts that one look considers */
+#define CHOICES_MAX 1024U           /* greatest number of contexts that have a choice */
+#define CANDIDATES_MAX 256U         /* greatest number of contexts that one look considers */
 /* Slab is chosen if at least SLAB_SPARE per cent of the bytes in live blocks are spare (no request
  * used them). Generation is chosen if at least GENERATION_WASTE per cent of the touched bytes of
  * the pages are not requested. */

@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define CLOSED_MAX 65536U /* most descriptors that are closed one by one */
+#define CLOSED_MAX 65536U /* greatest number of descriptors that are closed one by one */
 #define HIGH_FD 500       /* above the descriptor numbers that programs expect to get */
 #define LOW_FD 2          /* standard error; no descriptor of the library has such a number */
 

@@ -26,7 +26,7 @@
 #define OTHERS_NS 2000000000ULL   /* age of the process at the first moment, without `at_once` */
 #define LOOK_NS 250000000ULL      /* time between two looks at the growth */
 #define AWAIT_NS 200000           /* time between two looks of record_await_file */
-#define AWAIT_MAX_NS 100000000ULL /* most time for record_await_file */
+#define AWAIT_MAX_NS 100000000ULL /* longest time for record_await_file */
 /* The pause after a moment is at least SHARE times the CPU time that the moment took. Elapsed time
  * would also count other programs on a busy machine, and the pauses would become minutes. */
 #define SHARE 500U

@@ -15,7 +15,7 @@
 #include <errno.h>
 
 #define LEAST_PART 1000 /* a context with 1/LEAST_PART of the live bytes is watched */
-#define NAMED_MAX 512U  /* most contexts that are watched because they have a name */
+#define NAMED_MAX 512U  /* greatest number of contexts that are watched because they have a name */
 /* when more contexts than this are watched only because they were large earlier, some are
  * dropped */
 #define EARLIER_MAX 384U

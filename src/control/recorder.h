@@ -19,7 +19,7 @@
 
 #include <memctx/record.h>
 
-#define WATCHED_MAX 2048U         /* most contexts that are watched */
+#define WATCHED_MAX 2048U         /* greatest number of contexts that are watched */
 #define MOMENT_BYTES (64UL << 10) /* bytes of a moment, at most */
 #define PIECE_BYTES 16384U        /* bytes of a piece of a directory, at most */
 

@@ -60,7 +60,7 @@
 
 struct client {
     struct held socket; /* fd -1: this place is free */
-    uint64_t since_ns;  /* when the request began, or bytes of the answer were last sent */
+    uint64_t since_ns;  /* when the request began; of an answer, when bytes of it were last sent */
     uint64_t begun_ns;  /* when the current answer began, or the last one was fully sent */
     /* Until this time, ids of contexts keep their meaning for the client; 0: the client reads no
      * dump. */

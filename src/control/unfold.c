@@ -6,10 +6,10 @@
 #include "context/tree.h"
 #include "path/functions.h"
 
-#define UNFOLDINGS_MAX 8 /* most unfoldings at one time */
+#define UNFOLDINGS_MAX 8 /* greatest number of unfoldings at one time */
 /* The search for functions that recur together (add_others) ignores nodes from this number on. */
 #define NODES_LOOKED_AT 65536U
-#define PASSES_MAX 4   /* most passes of add_others */
+#define PASSES_MAX 4   /* greatest number of passes of add_others */
 #define LEVELS_MAX 512 /* longest path that is followed, in nodes */
 #define NS_PER_S 1000000000ULL
 

@@ -263,7 +263,8 @@ INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
 }
 
 INTERNAL struct page heap_no_page; /* stands for a missing current page; has no free block */
-/* Bins without pages: an allocation from them comes to region_alloc. */
+/* Bins without pages. The common malloc finds no block in them, so each allocation of a view with
+ * these bins comes to region_alloc. */
 INTERNAL const struct bins heap_no_bins;
 
 /* Puts the blocks that other threads freed back into this heap's pages: region/remote.c. */

@@ -24,8 +24,8 @@ uint32_t region_context_of(const void *chunk) {
 /* The flags of pages whose chunks may have another size than their block. */
 #define META_OTHER_SIZE (META_ALIGNED | META_CHECKED)
 
-/* For chunks that do not fill a narrow block. Serves a wide block itself, because redis asks for
- * the sizes of such blocks, too. */
+/* Slow path of region_usable, for all pages but narrow pages of blocks whose chunks fill them.
+ * redis asks often for the size of wide blocks, so those come first and need no call. */
 static NOINLINE size_t usable_not_narrow(const void *chunk) {
     bool exact;
     if (LIKELY(segment_is_near(chunk))) {

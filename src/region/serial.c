@@ -54,8 +54,7 @@ INLINE enum serial_state state_of(const struct page *page, uint32_t unit) {
                                                                             : SERIAL_LIVE;
 }
 
-/* make_gone makes the table page->gone, gone_of returns it or makes it. Any thread that holds a
- * chunk of the page may call them. NULL: out of memory. */
+/* Slow path of gone_of: makes the table page->gone, unless another thread has just made it. */
 NOINLINE static uint64_t *make_gone(struct page *page) {
     uint64_t *gone = meta_alloc(gone_bytes(page)), *there = NULL;
     if (gone && !cas_acq_rel(&page->gone, &there, gone)) {
@@ -65,6 +64,8 @@ NOINLINE static uint64_t *make_gone(struct page *page) {
     return gone;
 }
 
+/* Returns the table page->gone, and makes it if the page has none. NULL: out of memory. Any thread
+ * that holds a chunk of the page may call this function. */
 INLINE uint64_t *gone_of(struct page *page) {
     uint64_t *gone = load_acquire(&page->gone);
     return LIKELY(gone != NULL) ? gone : make_gone(page);

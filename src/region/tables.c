@@ -15,7 +15,7 @@ static int64_t share_of_blocks(int64_t percent) {
     return (segment_used_bytes() - load_relaxed(&heap_global.own_free)) / 100 * percent;
 }
 
-/* the most parts of the limit that tables_ends_bytes returns */
+/* greatest number of parts of the limit that tables_ends_bytes returns */
 #define ENDS_PARTS 4
 
 bool tables_ask_live(void) {

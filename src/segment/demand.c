@@ -19,7 +19,8 @@ static struct {
     /* bytes that left `early` because the program took them again; the freelist may keep this many
      * bytes more. Also read without the lock. */
     int64_t again;
-    /* the most bytes in use so far, lowered by segment_demand_fades; also read without the lock */
+    /* greatest number of bytes in use so far, lowered by segment_demand_fades; also read without
+     * the lock */
     int64_t peak;
 } demand START_PAGE;
 

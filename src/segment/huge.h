@@ -9,7 +9,7 @@
 #include "segment/internal.h"
 
 #define HUGE_HEADER_BYTES OS_PAGE_BYTES
-#define CUTS_MAX 31 /* the most cuts that one mapping may have */
+#define CUTS_MAX 31 /* greatest number of cuts that one mapping may have */
 
 /* OS pages that mremap moved to the end of a mapping stay a separate area (VMA) of the kernel, and
  * one call of mremap can extend or move only one area. So the first OS page of a mapping holds,

@@ -5,7 +5,7 @@
 #include "segment/huge.h"
 
 #define global segment_global
-/* the most cuts in all mappings: the kernel allows a process some 65 000 areas */
+/* greatest number of cuts in all mappings: the kernel allows a process some 65 000 areas */
 #define CUTS_ALL 4096
 
 void segment_unmap_deferred(void) {

@@ -118,8 +118,9 @@ void segment_forget_page(struct page *page);
 /* Puts the slices of a page into the freelist, after segment_forget_page. The caller holds the
  * lock. */
 void segment_return_span(struct page *page);
-/* Looks at all span caches (see struct span_cache), takes places away, and puts the spans of these
- * places into the freelist. With `all`, takes all places away. The caller holds the lock. */
+/* Takes the places of span caches (struct span_cache) away that were not used since the last call,
+ * and puts their spans into the freelist. With `all`, takes all places away. The caller holds the
+ * lock. */
 void segment_span_caches_fade(bool all);
 /* Returns the slices of all spans in span caches. The caller holds the lock. */
 int64_t segment_span_caches_slices(void);

@@ -277,7 +277,7 @@ void segment_span_free(struct page *page);
  * the places of each length that was not taken since the last look, and further places if all
  * places exceed half of the freelist's bound. */
 #define SPAN_CACHE_SLICES 8U /* a longer span is not kept */
-#define SPAN_CACHE_EACH 8U   /* the most spans of each length */
+#define SPAN_CACHE_EACH 8U   /* greatest number of spans of each length */
 #define SPAN_CACHE_SPANS (SPAN_CACHE_SLICES * SPAN_CACHE_EACH)
 struct span_cache {
     /* Atomic. Place i is for a span of i / SPAN_CACHE_EACH + 1 slices; NULL: the place is empty.

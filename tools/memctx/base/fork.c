@@ -12,7 +12,7 @@
 #define SYS_close_range 436
 #endif
 
-/* most descriptors that are closed one by one */
+/* greatest number of descriptors that are closed one by one */
 #define FDS_MAX 65536
 
 static struct rlimit limit_before; /* rlim_max 0: not raised */

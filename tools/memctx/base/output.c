@@ -15,7 +15,7 @@
 #include "base/cli.h"
 #include "base/json.h"
 
-#define LINKS_MAX 40 /* most symbolic links that the kernel follows */
+#define LINKS_MAX 40 /* greatest number of symbolic links that the kernel follows */
 
 /* The unfinished file of this process; NULL: there is none. */
 static char *unfinished;

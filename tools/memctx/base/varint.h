@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VARINT_MAX 10U /* most bytes of a number */
+#define VARINT_MAX 10U /* greatest number of bytes of a number */
 
 /* Writes a number, and returns how many bytes it takes. */
 static inline size_t varint_put(uint8_t *to, uint64_t value) {

@@ -408,7 +408,8 @@ static struct trend find_steps(struct series *series, size_t number) {
     subtract_copied(series, number);
     steps = trend_steps(series->seconds, series->values, count);
     int64_t from = series->rows[steps.from][number].live_chunks;
-    /* an array that grows adds at most one chunk, its copy: more new chunks are not its growth */
+    /* An array that grows adds at most one chunk: the copy to which it moves. If more chunks are
+     * new, something else grew. */
     bool more = series->rows[steps.to][number].live_chunks > from + 1;
     return more ? none : steps;
 }

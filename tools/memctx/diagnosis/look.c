@@ -80,7 +80,8 @@ struct finding *finding_new(struct look *look, const struct rule *rule, enum sev
     return finding;
 }
 
-#define SELECTOR_PARTS 40 /* most groups with one cause that are selected, the largest ones */
+/* greatest number of groups with one cause that are selected, the largest ones */
+#define SELECTOR_PARTS 40
 
 /* Returns a selector for a suspect whose contexts share innermost frames. It names these frames if
  * no other context has them, or if there are more than BLAME_LISTED contexts; else it lists ids.

@@ -14,7 +14,7 @@
 #define PART_NAMED 0.1    /* the first line names the largest part if it has at least this share */
 #define NEARLY_ALL 0.9    /* nearly all of a finding is this share of its bytes */
 #define THROUGH_PARTS 200 /* to save time, only this many of the largest groups are read */
-#define OWN_FUNCTIONS 8   /* most functions that are shown without --depth */
+#define OWN_FUNCTIONS 8   /* greatest number of functions that are shown without --depth */
 #define INDENT 3
 #define LABEL_COLUMNS 7 /* "since: " */
 #define TEXT_COLUMN (INDENT + LABEL_COLUMNS)
@@ -77,7 +77,7 @@ static bool find_through(const struct model *model, const struct finding *findin
     struct who_part first = part_who(model, finding, &finding->parts[0]);
     uint64_t common = who_key(model, finding->common);
     struct who_step at = next_meaning(model, &first, first.from);
-    /* whether the groups pass through functions that ended in a tail call is not known */
+    /* It is not known whether all groups pass through the functions that ended in a tail call. */
     *through = (struct who_part){.without_tails = true};
     for (; at.context != WIRE_NONE; at = next_meaning(model, &first, who_next(model, at))) {
         uint64_t key = who_key(model, at);

@@ -11,9 +11,9 @@
 #include "diagnosis/findings.h"
 
 struct tell_options {
-    int64_t functions; /* most functions of a path that are shown */
+    int64_t functions; /* greatest number of functions of a path that are shown */
     bool full;         /* show every frame of each path */
-    int64_t findings;  /* most findings that are printed; 0: all */
+    int64_t findings;  /* greatest number of findings that are printed; 0: all */
     bool all;          /* print every finding and every group of call paths */
     bool color;
 };
@@ -21,7 +21,7 @@ struct tell_options {
 /* the value of tell_options.findings without --limit */
 #define TELL_FINDINGS 5
 
-/* most groups of call paths that are printed for a finding with a common function */
+/* greatest number of groups of call paths that are printed for a finding with a common function */
 #define TELL_PARTS 5
 
 /* Returns the verdict. The caller frees it. */

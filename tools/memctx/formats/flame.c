@@ -13,8 +13,8 @@
 
 #define WIDTH 1200.0
 #define MARGIN 10.0
-/* The most boxes above one another. Boxes are drawn recursively, and frames of a damaged snapshot
- * may have very many inlined functions. */
+/* Greatest number of boxes above one another. Boxes are drawn recursively, and frames of a damaged
+ * snapshot may have very many inlined functions. */
 #define LEVELS_MAX 8192U
 #define BOX_HEIGHT 17.0
 #define HEAD_HEIGHT 46.0

@@ -57,7 +57,7 @@ void profile_write_speedscope(const struct model *model, FILE *file);
 void profile_write_csv(const struct model *model, FILE *file);
 /* Options of the writers for pprof and OTLP, whose samples have several values. */
 struct profile_values {
-    size_t limit; /* most samples that are written; 0: no limit */
+    size_t limit; /* greatest number of samples that are written; 0: no limit */
     /* An earlier state of the process, to be subtracted; NULL: none. The samples then say how the
      * figures changed since that state, so live figures may be negative. */
     const struct model *before;

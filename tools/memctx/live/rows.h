@@ -15,8 +15,8 @@
 #include "live/rates.h"
 #include "model/model.h"
 
-#define ROWS_FLAT_MAX 500  /* most lines of the flat list */
-#define ROWS_TREE_MAX 5000 /* most lines of the tree */
+#define ROWS_FLAT_MAX 500  /* greatest number of lines of the flat list */
+#define ROWS_TREE_MAX 5000 /* greatest number of lines of the tree */
 
 enum rows_kind {
     ROWS_CONTEXT, /* in the tree a subtree, in the flat list a context */
@@ -42,7 +42,7 @@ struct rows_options {
     bool difference;        /* show and sort by the difference to the base */
     const regex_t *search;  /* show only paths with a frame that matches; NULL: show all */
     uint32_t search_number; /* another number for each search */
-    size_t limit;           /* most lines of the flat list; 0: ROWS_FLAT_MAX */
+    size_t limit;           /* greatest number of lines of the flat list; 0: ROWS_FLAT_MAX */
 };
 
 struct rows {

@@ -60,9 +60,9 @@ struct threads_options {
     /* counts[index of a context]: false if the context is left out; NULL: no context is left out */
     const bool *counts;
     enum rates_column sort;
-    size_t limit;      /* most call paths that are listed below each thread */
+    size_t limit;      /* greatest number of call paths that are listed below each thread */
     uint32_t wide;     /* tid of the thread that has the limit `wide_limit`; WIRE_NONE: no thread */
-    size_t wide_limit; /* most call paths that are listed below the thread `wide` */
+    size_t wide_limit; /* greatest number of call paths that are listed below the thread `wide` */
 };
 /* Makes the lines: threads by falling sort key, and below each thread its call paths by falling
  * sort key. */

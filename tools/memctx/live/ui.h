@@ -10,11 +10,12 @@
 #include "live/rows.h"
 #include "live/threads.h"
 
-#define UI_HEAD 5          /* lines above the rows */
-#define UI_RINGS 256       /* lines that have a history */
-#define UI_LEAVES 64       /* most contexts of a line for which figures of threads are read */
-#define UI_PATHS 3         /* most call paths that are listed below a thread */
-#define UI_PATHS_WIDE 500  /* most call paths below a thread that was opened */
+#define UI_HEAD 5    /* lines above the rows */
+#define UI_RINGS 256 /* lines that have a history */
+/* greatest number of contexts of a line for which figures of threads are read */
+#define UI_LEAVES 64
+#define UI_PATHS 3         /* greatest number of call paths that are listed below a thread */
+#define UI_PATHS_WIDE 500  /* greatest number of call paths below a thread that was opened */
 #define UI_SEARCH_BYTES 80 /* length of the text of a search, with its final 0 */
 
 /* The live bytes of one line over time. */

@@ -16,7 +16,7 @@
 #include "model/wire_load.h"
 #include "target/client.h"
 
-#define WATCH_RECORDS 110000U /* most contexts that one look reads */
+#define WATCH_RECORDS 110000U /* greatest number of contexts that one look reads */
 /* a look ends early if the process has spent this share of the interval on its answers */
 #define WATCH_TARGET_SHARE 0.04
 #define WATCH_SHARE_CONTEXTS 33 /* loading new contexts takes at most 1/33 of the time */

@@ -12,8 +12,8 @@
 #include "model/shorten.h"
 #include "model/tails.h"
 
-#define LOOP_SHOWN 4 /* most functions of a loop that are shown */
-/* the most inlined functions that are shown: the outermost and the innermost */
+#define LOOP_SHOWN 4 /* greatest number of functions of a loop that are shown */
+/* greatest number of inlined functions that are shown: the outermost and the innermost */
 #define INLINED_SHOWN 2
 
 /* True if the file is an interpreter. The user may then know the program by the name of a script,

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#define FUNCTIONS_MAX 64 /* the most functions of one address, inlined ones included */
+#define FUNCTIONS_MAX 64 /* greatest number of functions of one address, inlined ones included */
 #define NAME_MAX_BYTES (1 << 20)
 
 static void put_text(FILE *answer, const char *text) {

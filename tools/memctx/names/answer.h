@@ -36,7 +36,7 @@ void answer_put_function(FILE *answer, const char *name, const char *file, int64
 /* Ends the functions of one address. */
 void answer_put_end(FILE *answer);
 
-#define ANSWER_TAILS_MAX 16 /* the most tail frames of one pair */
+#define ANSWER_TAILS_MAX 16 /* greatest number of tail frames of one pair */
 /* Writes the number of tail frames of a pair, at most ANSWER_TAILS_MAX. */
 void answer_put_tails(FILE *answer, size_t count);
 /* Writes the number of a tail frame's module, and the address behind its tail call in the module's

@@ -14,9 +14,9 @@
 
 #include "base/cli.h"
 
-#define SITES_MAX 4096 /* the most call sites of one function */
+#define SITES_MAX 4096 /* greatest number of call sites of one function */
 #define LEVELS_MAX 64
-#define ORIGINS_MAX 8 /* the most steps from a function to its declaration */
+#define ORIGINS_MAX 8 /* greatest number of steps from a function to its declaration */
 
 /* A function, and the DIE of the declaration or abstract function that it is an instance of. */
 struct instance {

@@ -15,7 +15,8 @@
 
 #include "names/elf_code.h"
 
-#define GRAPH_TARGETS_MAX 8 /* the most clones of a function that one call site may call */
+/* greatest number of clones of a function that one call site may call */
+#define GRAPH_TARGETS_MAX 8
 
 /* A call site: a tail call, or an ordinary call, which returns to `address`. */
 struct site {

@@ -266,7 +266,8 @@ enum symbols_source elf_names_open(const struct symbols_request *request,
     if (source != SYMBOLS_DWARF)
         return source;
     Dwfl *dwfl = dwfl_begin(&callbacks);
-    /* Base 0: all addresses are those of the file. The descriptor becomes that of libdwfl. */
+    /* With base 0, libdwfl leaves the addresses of the file as they are. If it succeeds, it owns
+     * the descriptor. */
     *module = dwfl ? dwfl_report_elf(dwfl, path, path, fd, 0, true) : NULL;
     if (!*module)
         close(fd);

@@ -450,7 +450,7 @@ struct symbols_work {
     struct lookup across;
 };
 
-/* The most children that run at one time, besides the child for pairs across modules. */
+/* Greatest number of children that run at one time, besides the child for pairs across modules. */
 #define CHILDREN_MAX 4
 /* A child answers several look-ups if there would be more children than CHILDREN_FEW, because fork
  * copies the page tables of this process, which takes milliseconds if there are a million contexts.

@@ -6,8 +6,9 @@
 
 #include "outside/answer.h"
 
-#define HEAPS_A_RECORD 128U /* most views in a record: SUMS_HEAPS of src/figures/sums.h */
-#define LABEL_BYTES 201U    /* the library cuts labels at 200 bytes */
+/* greatest number of views in a record: SUMS_HEAPS of src/figures/sums.h */
+#define HEAPS_A_RECORD 128U
+#define LABEL_BYTES 201U /* the library cuts labels at 200 bytes */
 
 /* Returns the byte of a context in a table that is divided into leaves; 0: there is no leaf. */
 static uint8_t read_byte(struct tables *tables, uint64_t leaves, uint32_t id) {

@@ -17,7 +17,7 @@
 #include "outside/reach.h"
 
 #define PIECES_MAX (1U << 20)
-/* most bytes of all notes; the list of files of a huge process has some MiB */
+/* greatest number of bytes of all notes; the list of files of a huge process has some MiB */
 #define NOTES_MAX (64UL << 20)
 
 bool reach_is_core(const char *path) {

@@ -10,7 +10,7 @@
 
 #define OS_PAGE_BYTES 4096U
 #define OS_PAGES_AT_ONCE 1024U
-#define TABLES_MOST (1L << 38) /* most bytes that the library's tables may have */
+#define TABLES_MOST (1L << 38) /* greatest number of bytes that the library's tables may have */
 
 /* Returns the resident bytes in a range of whole OS pages; WIRE_UNKNOWN if the kernel does not
  * tell. */

@@ -16,10 +16,11 @@
 
 #define OS_PAGE_BYTES 4096U
 #define UNIT_BYTES 16U
-#define SLICES_MOST 65U /* most slices of a page or of a span */
+#define SLICES_MOST 65U /* greatest number of slices of a page or of a span */
 #define OS_PAGES_MOST 16U
-#define SHARES_MOST 1024U     /* most contexts in one page: an answer has room for their shares */
-#define HUGE_MOST (1UL << 42) /* most bytes of a chunk */
+/* greatest number of contexts in one page: an answer has room for their shares */
+#define SHARES_MOST 1024U
+#define HUGE_MOST (1UL << 42) /* greatest number of bytes of a chunk */
 
 struct scan {
     struct tables *tables;

@@ -7,10 +7,10 @@
 #include "base/varint.h"
 #include "outside/tables.h"
 
-#define ENTRIES_MOST 4096U /* most counts of realloc that a heap has */
+#define ENTRIES_MOST 4096U /* greatest number of counts of realloc that a heap has */
 #define NUMBERS 5U         /* numbers in an entry of a mark, at most */
-#define CHUNKS_MOST 4096U  /* most struct mark_chunk of a mark */
-#define RULE_BYTES 4096U   /* most bytes of the text of a placement rule */
+#define CHUNKS_MOST 4096U  /* greatest number of struct mark_chunk of a mark */
+#define RULE_BYTES 4096U   /* greatest number of bytes of the text of a placement rule */
 
 /* The counts of a struct view_resizes, in the order of RESIZE_COUNTS in the library. */
 struct counts {

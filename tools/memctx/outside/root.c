@@ -13,13 +13,14 @@
 #include "outside/outside.h"
 #include "outside/tables.h"
 
-#define SEARCH_MAX (64UL << 20)   /* most bytes of a mapping that are searched */
-#define LIBRARY_MAX (256UL << 20) /* most bytes between two places in the library */
+#define SEARCH_MAX (64UL << 20)   /* greatest number of bytes of a mapping that are searched */
+#define LIBRARY_MAX (256UL << 20) /* greatest number of bytes between two places in the library */
 #define SEARCH_STEP (1UL << 20)
-#define DATA_MAX (32UL << 10) /* most bytes of the mapping that has the root; 8 KiB now */
+/* greatest number of bytes of the mapping that has the root; 8 KiB now */
+#define DATA_MAX (32UL << 10)
 #define STRUCT_MAX 65536U
 #define CONSTANT_MAX (1U << 26)
-#define TREE_BYTES_MAX (1UL << 33) /* most bytes of all nodes */
+#define TREE_BYTES_MAX (1UL << 33) /* greatest number of bytes of all nodes */
 
 static void write_magic(char magic[OUTSIDE_MAGIC_BYTES]) {
     /* In two steps, so that no constant of the command has the whole magic. */

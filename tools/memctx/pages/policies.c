@@ -8,12 +8,13 @@
 
 #define UNIT 16
 #define OS_PAGE_BYTES 4096
-#define PAGE_BYTES 16384       /* size of a page for blocks and chunks of up to NARROW_MAX bytes */
-#define WIDE_PAGE_BYTES 65536  /* size of a page for larger blocks and chunks */
-#define NARROW_MAX 1024        /* the largest block with a record of one byte */
-#define SMALL_MAX 9216         /* the largest block */
-#define GRANULE_BLOCK_MAX 128  /* pages of blocks up to this size are cut into OS pages */
-#define GRANULE_BLOCKS_MAX 255 /* the most blocks of a granule with records of one byte */
+#define PAGE_BYTES 16384      /* size of a page for blocks and chunks of up to NARROW_MAX bytes */
+#define WIDE_PAGE_BYTES 65536 /* size of a page for larger blocks and chunks */
+#define NARROW_MAX 1024       /* the largest block with a record of one byte */
+#define SMALL_MAX 9216        /* the largest block */
+#define GRANULE_BLOCK_MAX 128 /* pages of blocks up to this size are cut into OS pages */
+/* greatest number of blocks of a granule with records of one byte */
+#define GRANULE_BLOCKS_MAX 255
 #define SERIAL_LARGE_BYTES (256 << 10)
 /* bytes of the record of a chunk in a serial page, if the chunk before has another size */
 #define RECORD_BYTES 4
@@ -25,7 +26,7 @@
 /* Chunks that are freed in the order of their allocation leave few pages partly free: those where
  * the oldest and the newest chunks stand. Chunks that are freed in any order leave a page partly
  * free for nearly each free block. */
-#define PARTIAL_MOST 3      /* the most partly free pages of one block size and thread */
+#define PARTIAL_MOST 3      /* greatest number of partly free pages of one block size and thread */
 #define FREE_IN_PARTIAL 1.5 /* the least mean number of free blocks in such a page */
 /* the order of frees is judged only if at least one chunk was freed for every TURNED_OVER live
  * ones */

@@ -17,8 +17,10 @@
 #include "pages/holders.h"
 #include "report/report_parts.h"
 
-#define CELLS_MAX 40000    /* the most cells of the page map; with more pages, some share a cell */
-#define DIFF_ROWS_MAX 2000 /* the most rows of changes: those of the contexts that changed most */
+/* greatest number of cells of the page map; with more pages, some share a cell */
+#define CELLS_MAX 40000
+/* greatest number of rows of changes: those of the contexts that changed most */
+#define DIFF_ROWS_MAX 2000
 
 /* --- names ----------------------------------------------------------------------------------- */
 

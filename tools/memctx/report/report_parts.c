@@ -9,8 +9,9 @@
 
 #include <stdlib.h>
 
-#define VIEWS_MAX 50000 /* the most pairs of a thread and a context that a page lists */
-#define SERIES_MAX 2000 /* the most contexts that a page lists with figures at each sample */
+#define VIEWS_MAX 50000 /* greatest number of pairs of a thread and a context that a page lists */
+/* greatest number of contexts that a page lists with figures at each sample */
+#define SERIES_MAX 2000
 
 /* --- threads --------------------------------------------------------------------------------- */
 

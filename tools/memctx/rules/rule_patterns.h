@@ -16,7 +16,7 @@
 
 #include "base/cli.h"
 
-#define RULE_PATTERNS_MAX 64 /* the most rules that the library takes */
+#define RULE_PATTERNS_MAX 64 /* greatest number of rules that the library takes */
 
 enum rule_pattern_kind { RULE_FUNCTION, RULE_FILE, RULE_REGEX, RULE_OTHER };
 

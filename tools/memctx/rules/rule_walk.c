@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LEVELS_MAX 128
-#define PADDING_MAX 64 /* the most bytes between two functions that count as padding */
+#define PADDING_MAX 64 /* greatest number of bytes between two functions that count as padding */
 
 struct list {
     struct rule_range *items;

@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MOMENTS_MAX 240                  /* most moments of one process */
-#define MOMENTS_BYTES ((size_t)64 << 20) /* most bytes of the moments of all processes together */
+#define MOMENTS_MAX 240 /* greatest number of moments of one process */
+/* greatest number of bytes of the moments of all processes together */
+#define MOMENTS_BYTES ((size_t)64 << 20)
 
 struct moment {
     uint64_t id; /* number of the moment; the server never uses a number twice */

@@ -32,7 +32,7 @@ struct outbox_source {
 
 struct outbox {
     const char *token; /* NULL: none */
-    size_t room;       /* most requests of one source */
+    size_t room;       /* greatest number of requests of one source */
     int64_t keep_ms;   /* older requests are dropped: their process may have ended long ago */
     bool json;         /* events go to standard output */
     enum outbox_haste haste;

@@ -10,13 +10,15 @@
 
 #include "base/clock.h"
 
-#define CONNECT_S 5L               /* longest time for connecting */
-#define ALL_S 30L                  /* longest time for a whole request */
-#define ANSWER_MS 5000             /* longest time for the answer's body, from its status on */
-#define ANSWER_READ_MAX (1U << 20) /* most bytes of the answer's body that are read */
-#define ENTRIES_MAX 256            /* most of the caller's descriptors that post_wait looks at */
-#define ANSWER_MAX 200             /* most bytes of the server's answer that a message quotes */
-#define ANSWER_MOST_OTLP 4096      /* most bytes of an OTLP answer, a message of protocol buffers */
+#define CONNECT_S 5L   /* longest time for connecting */
+#define ALL_S 30L      /* longest time for a whole request */
+#define ANSWER_MS 5000 /* longest time for the answer's body, from its status on */
+/* greatest number of bytes of the answer's body that are read */
+#define ANSWER_READ_MAX (1U << 20)
+#define ENTRIES_MAX 256 /* greatest number of the caller's descriptors that post_wait looks at */
+#define ANSWER_MAX 200  /* greatest number of bytes of the server's answer that a message quotes */
+/* greatest number of bytes of an OTLP answer, a message of protocol buffers */
+#define ANSWER_MOST_OTLP 4096
 
 #define STATUS_FINAL 200 /* a smaller status, such as 103, precedes the answer */
 

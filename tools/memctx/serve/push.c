@@ -19,9 +19,9 @@
 /* a process that takes longer to answer a scrape is reported as down */
 #define SCRAPE_MS 2000
 #define PROFILE_MS 60000 /* longest time for making a profile */
-/* most bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
+/* greatest number of bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
 #define PROFILE_MOST_BYTES (4U << 20)
-#define PROFILES_MOST 8 /* most profiles of a process that wait for the server */
+#define PROFILES_MOST 8 /* greatest number of profiles of a process that wait for the server */
 #define KEEP_MS 600000  /* a waiting profile that is younger is not dropped for its age */
 /* after a signal, the waiting requests may still be sent for this long */
 #define END_MS 5000
@@ -38,7 +38,7 @@ struct push {
     int64_t next_ms; /* when the next round begins */
     size_t at;       /* index in the fleet of the process that is profiled now */
     struct job job;
-    int64_t samples; /* most samples of the profile that is made now */
+    int64_t samples; /* greatest number of samples of the profile that is made now */
     int64_t asked_ms;
     bool ending;        /* no further round begins */
     bool has_group;     /* the Pushgateway has metrics of this host */

@@ -18,8 +18,9 @@
 #include "serve/survey.h"
 #include "target/client.h"
 
-#define NAME_CHARACTERS 128 /* most characters of a context's name or path in a label */
-#define NAMES_WAIT_MS 1000  /* a scrape waits at most this long for names of new paths */
+/* greatest number of characters of a context's name or path in a label */
+#define NAME_CHARACTERS 128
+#define NAMES_WAIT_MS 1000 /* a scrape waits at most this long for names of new paths */
 /* after this many scrapes the teller is replaced, which frees its memory */
 #define SCRAPES_MAX 20000
 

@@ -56,8 +56,9 @@
 #define SNAPSHOT_VERSION 1U
 
 #define SNAPSHOT_WINDOW_LOG 23
-#define SNAPSHOT_COLUMNS_MAX 64U /* most columns of a block; each column's number is below it */
-#define SNAPSHOT_ROWS_MAX 65536U /* rows of a block */
+/* greatest number of columns of a block; each column's number is below it */
+#define SNAPSHOT_COLUMNS_MAX 64U
+#define SNAPSHOT_ROWS_MAX 65536U       /* rows of a block */
 #define SNAPSHOT_BLOCK_MAX (32U << 20) /* bytes of a block */
 #define SNAPSHOT_TEXT_MAX (1U << 20)   /* bytes of a text */
 #define SNAPSHOT_BODY_FREE (16U << 20)

@@ -13,7 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* most scripts in a row whose interpreter is a script; the kernel's limit is 4 */
+/* greatest number of scripts in a row whose interpreter is a script; the kernel's limit is 4 */
 #define INTERPRETERS_MAX 5
 
 static bool is_program(const char *path) {

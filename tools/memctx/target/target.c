@@ -14,7 +14,7 @@
 #define STOPPED_LOOKS 10
 #define PAUSE_NS 5000000
 #define LOADING_S 0.5 /* age at which a process has surely loaded the library */
-/* The most looks at a young process: its age is negative if the clocks do not agree. */
+/* Greatest number of looks at a young process: its age is negative if the clocks do not agree. */
 #define LOADING_LOOKS 100
 
 struct name_search {

@@ -7,7 +7,8 @@
 
 #include "model/folding.h"
 
-#define LIMIT_MAX 500 /* most contexts that are loaded so; the path of each costs a request */
+/* greatest number of contexts that are loaded so; the path of each costs a request */
+#define LIMIT_MAX 500
 
 struct best {
     uint32_t id;

@@ -34,7 +34,7 @@
 #define MOST_MS 600000 /* longest pause between two look-ups */
 #define LOOKUP_S 120   /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
-#define CALLERS_MAX 64 /* most ancestors of a process that are looked at */
+#define CALLERS_MAX 64 /* greatest number of ancestors of a process that are looked at */
 
 void record_names_add(const char *path, const struct reading_names *names) {
     struct target target;
