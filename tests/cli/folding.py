@@ -63,7 +63,7 @@ def recursion_reads_well():
             check(">=" not in text and "since admitted" not in text, f"{what} has marks: {text}")
         check_equal(dump["full_paths"], full_paths(dump), "full call paths")
         succeed("dump", live.pid, "-o", names[0], env=env)
-        succeed("dump", live.pid, "--json", "-o", names[1], env=env)
+        succeed("dump", live.pid, "--json", "--output", names[1], env=env)
         for name in names[:2]:
             check_equal(still(succeed("dump", name)), still(tree), f"the tree of {name}")
             check_equal(still(succeed("dump", name, "--flat", "--limit", "5")), still(flat),

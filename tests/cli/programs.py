@@ -54,8 +54,8 @@ def run_sets_the_environment():
     env = clean_env(LD_PRELOAD="libc.so.6", MEMCTX_DEPTH="5")
     script = "echo $LD_PRELOAD $MEMCTX_RUN_PID $$ $MEMCTX_DEPTH $MEMCTX_VERIFY $MEMCTX_VERBOSE" \
              " $MEMCTX_NO_CHILDREN"
-    done = run("--depth", "9", "--verify", "100", "-v", "--set", "decay_ms=7", "--", "sh", "-c",
-               script, env=env)
+    done = run("--depth", "9", "--verify", "100", "--verbose", "--set", "decay_ms=7", "--", "sh",
+               "-c", script, env=env)
     words = done.stdout.split()
     check_equal(words[0], f"{os.path.realpath(LIB)}:libc.so.6", "LD_PRELOAD")
     check_equal(words[1], words[2], "MEMCTX_RUN_PID and the program's pid")
