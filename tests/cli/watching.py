@@ -682,6 +682,43 @@ def watch_in_a_real_cgroup():
         live.kill()
 
 
+@test
+def watch_all_tells_groups_with_long_paths_apart():
+    """With --all, each of two control groups whose long paths begin alike is a figure of its own:
+    the actions of `used` are done once for each, and the message has the end of the path."""
+    with scratch() as where, contextlib.ExitStack() as running:
+        program = os.path.join(where, f"distant{os.getpid()}")
+        shutil.copy(build_program("tests/cli/programs/hold.c"), program)
+        path, name = running.enter_context(real_cgroup(1 << 30))
+        long = os.path.join(path, "a" * 200, "b" * 200)
+        groups = [os.path.join(long, "c" * 150 + end) for end in "12"]
+        for group in (os.path.dirname(long), long, *groups):
+            if name == "memory.max":
+                with open(os.path.join(os.path.dirname(group), "cgroup.subtree_control"), "w",
+                          encoding="ascii") as file:
+                    file.write("+memory")
+            os.mkdir(group)
+            running.callback(lambda group=group: wait_until(lambda: _remove(group), "its end"))
+        live = []
+        for group in groups:
+            with open(os.path.join(group, name), "w", encoding="ascii") as file:
+                file.write(str(128 * MIB))
+            live.append(running.enter_context(
+                Target([program], live[0].runtime, MEMCTX_CONTROL="eager") if live else
+                target([program])))
+            if len(live) > 1:
+                check_equal(live[-1].hear(), "ready", "another process")
+            with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write(str(live[-1].pid))
+            live[-1].ask("take 64")
+        with Watch(None, "--all", "--match", os.path.basename(program), "--when", "used>30%limit",
+                   "--dir", where, "--do", "exec:true", env=live[0].cli_env) as watch:
+            events = [watch.until("condition") for _ in live]
+            check_equal({event["pid"] for event in events}, {one.pid for one in live}, "processes")
+            check_equal({event["limit_from"][-2:] for event in events}, {"c1", "c2"}, "the ends")
+            check_equal(watch.end(), (0, ""), "status and errors")
+
+
 # Reads a file larger than its cgroup's limit through a mapping, for some seconds.
 THRASH = """
 import mmap, sys, time

@@ -613,6 +613,30 @@ Test(limits, too_many_groups, .init = make_tree) {
         cr_assert_eq(left.list[i].left_bytes, i * 10);
 }
 
+/* Two groups whose paths agree in their first 300 and their last 200 characters have different
+ * numbers. The text has both ends of a path. */
+Test(limits, groups_with_long_paths, .init = make_tree) {
+    char begin[512] = "/start", line[1024], path[PATH_MAX];
+    uint64_t groups[2];
+    put("/proc/self/mountinfo", V2_MOUNT);
+    for (int i = 0; i < 300; i++)
+        strcat(begin, i % 100 ? "a" : "/a");
+    for (int i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "%s%d/%0200d/end", begin, i, 0);
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", line);
+        put(path, "3000000\n");
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.current", line);
+        put(path, "1000000\n");
+        snprintf(path, sizeof path, "0::%s\n", line);
+        put("/proc/7/cgroup", path);
+        cr_assert_eq(find_left(), 2000000);
+        cr_assert(strncmp(found.from, "memory.max of cgroup /start", 27) == 0, "%s", found.from);
+        cr_assert_str_eq(found.from + strlen(found.from) - 4, "/end");
+        groups[i] = found.group;
+    }
+    cr_assert(groups[0] != 0 && groups[0] != groups[1]);
+}
+
 Test(limits, pressure_of_the_nearest_cgroup, .init = make_tree) {
     char path[PATH_MAX], want[PATH_MAX];
     put("/proc/self/mountinfo", V2_MOUNT);

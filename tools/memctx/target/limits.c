@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NO_LIMIT INT64_MAX
@@ -99,7 +100,7 @@ void limits_read_mounts(struct limits_mounts *mounts, const char *root) {
 
 struct group {
     /* path of the group as in /proc/PID/cgroup; empty: the process is in no such group */
-    char path[512];
+    char path[PATH_MAX];
     char folder[PATH_MAX];
     size_t top_length; /* length of the mount point in `folder`; group_up goes no higher */
 };
@@ -265,6 +266,16 @@ static bool read_used(const struct group *group, const struct group_files *files
     return true;
 }
 
+/* Returns the path of a group for messages, and keeps both ends of a path that does not fit. */
+static const char *shown_path(const struct group *group, char text[256]) {
+    size_t length = strlen(group->path);
+    if (length < 256)
+        snprintf(text, 256, "%s", group->path);
+    else
+        snprintf(text, 256, "%.100s...%s", group->path, group->path + length - 150);
+    return text;
+}
+
 static void take_group(const struct search *search, const struct group *group,
                        const struct group_files *files) {
     int64_t bytes, used = 0;
@@ -272,9 +283,13 @@ static void take_group(const struct search *search, const struct group *group,
         (search->all && !read_used(group, files, &used)))
         return;
     struct limits_found *found = take(search, bytes, bytes - used);
-    if (found)
-        snprintf(found->from, sizeof found->from, "%s of %s%.250s", files->limit,
-                 search->all ? "cgroup " : "", group->path);
+    if (found) {
+        struct stat folder;
+        char text[256];
+        found->group = stat(group->folder, &folder) == 0 ? folder.st_ino : 0;
+        snprintf(found->from, sizeof found->from, "%s of %s%s", files->limit,
+                 search->all ? "cgroup " : "", shown_path(group, text));
+    }
 }
 
 #define RECLAIMABLE                                                                                \
@@ -410,7 +425,7 @@ bool limits_find_throttled(const struct limits_mounts *mounts, pid_t pid,
             continue;
         *throttled = (struct limits_throttled){
             .high_bytes = bytes, .used_bytes = used, .waited_percent = waited};
-        snprintf(throttled->group, sizeof throttled->group, "%.250s", groups.v2.path);
+        shown_path(&groups.v2, throttled->group);
         return true;
     } while (group_up(&groups.v2));
     return false;

@@ -32,7 +32,8 @@ struct limits_mounts {
 struct limits_found {
     int64_t bytes;      /* the limit */
     int64_t left_bytes; /* bytes that may still be taken, at least 0; or LIMITS_UNKNOWN */
-    char from[320];     /* "memory.max of /a/b", for messages */
+    uint64_t group;     /* number of the control group that has the limit; 0: no group has it */
+    char from[320];     /* "memory.max of /a/b", for messages; a long path lacks its middle */
 };
 
 /* True if the limit counts addresses, touched or not (RLIMIT_AS, RLIMIT_DATA, CommitLimit), and not
@@ -48,7 +49,7 @@ struct limits_throttled {
     int64_t high_bytes;
     int64_t used_bytes; /* without what the kernel can drop */
     int waited_percent; /* share of the last minute in which at least one task waited for memory */
-    char group[256];
+    char group[256];    /* a long path lacks its middle */
 };
 
 /* Of more limits than LIMITS_MOST, those that leave most are left out. */

@@ -60,7 +60,8 @@ struct watched {
     struct limits_found limit;
     bool has_limit;
     struct limits_found
-        fullest; /* the limit of which the largest share was used at the last look */
+        fullest;              /* the limit of which the largest share was used at the last look */
+    char fullest_figure[352]; /* two control groups never have one name for this figure */
     struct condition_reading
         reading;          /* of the last look, without the figures that it is asked for */
     bool is_read;         /* the last look read the process */

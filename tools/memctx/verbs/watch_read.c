@@ -148,6 +148,8 @@ void watch_read_used(struct watched *process, struct condition_reading *reading)
             continue;
         most = (double)used / (double)limit->bytes;
         process->fullest = *limit;
+        snprintf(process->fullest_figure, sizeof process->fullest_figure, "%llu %s",
+                 (unsigned long long)limit->group, limit->from);
         reading->fullest_bytes = limit->bytes;
         reading->used_bytes = used;
     }

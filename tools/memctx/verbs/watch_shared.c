@@ -15,7 +15,7 @@
 /* The state of one condition on one shared figure. */
 struct shared {
     size_t condition;
-    char *figure; /* where the limit comes from, or the path of the pressure file */
+    char *figure; /* watched.fullest_figure, or the path of the pressure file */
     struct condition_state state;
     int64_t looked_ms; /* the last look at which a process had this figure */
     struct shared *next;
@@ -29,7 +29,7 @@ const char *watch_shared_figure(const struct watched *process, const struct cond
     /* limits of a single process begin with RLIMIT_ */
     bool shared = condition->kind == CONDITION_USED && process->fullest.from[0] != '\0' &&
                   strncmp(process->fullest.from, "RLIMIT_", strlen("RLIMIT_")) != 0;
-    return shared ? process->fullest.from : NULL;
+    return shared ? process->fullest_figure : NULL;
 }
 
 static struct shared *find(size_t condition, const char *figure) {
