@@ -587,6 +587,29 @@ def top_of_several():
 
 
 @test
+def top_of_several_of_which_one_is_stopped():
+    """A stopped process does not keep top from showing the others; its line says why it is
+    silent. A pid that has ended is told."""
+    program = build_program("tests/cli/programs/lively.c")
+    with lively() as live, Target([program], live.runtime, MEMCTX_CONTROL="eager") as other:
+        check_equal(other.hear(), "ready", "the second program")
+        other.wait_socket()
+        other.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: read_status(other.pid, "State").startswith("T"), "the stop")
+        done = expect(0, "no process has pid 999999999", "top", other.pid, 999999999, live.pid,
+                      "--batch", 1, "--interval", 0.1, env=live.cli_env)
+        check(re.search(rf"^ +{live.pid} .*lively", done.stdout, re.M), done.stdout)
+        check(re.search(rf"{other.pid} .*is stopped", done.stdout), done.stdout)
+        with top(live, live.pid, other.pid) as screen:
+            screen.wait(rf"^ +{live.pid} .*lively", "the one that runs")
+            other.process.send_signal(signal.SIGCONT)
+            screen.wait(rf"^ +{other.pid} +\S+ .*lively", "the one that was stopped")
+            quit_top(screen)
+        expect(3, "no process has pid 999999999", "top", 999999998, 999999999, "--batch", 1,
+               env=live.cli_env)
+
+
+@test
 def top_new_paths():
     """A call path that appears while top runs is shown with its function's name."""
     with target([build_program("tests/cli/programs/allocate.c")]) as live, top(live) as screen:

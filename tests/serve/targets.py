@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 
@@ -174,6 +175,34 @@ def a_stopped_process_is_down_and_others_are_told():
                         "how the other one was read")
             os.kill(max(first.pid, second.pid), signal.SIGCONT)
             expect_up(server, {FIRST: 1, SECOND: 1}, "after it went on")
+
+
+@test
+def pids_that_cannot_be_asked_at_the_start():
+    """Of several TARGETs some are stopped or have ended when the command starts: it tells which,
+    and serves the others. A stopped one is down until it goes on."""
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, \
+         served(runtime, OWN_NAME) as second:
+        with subprocess.Popen(["true"]) as ended:
+            ended.wait()
+        stopped = max(first.pid, second.pid)
+        os.kill(stopped, signal.SIGSTOP)
+        wait_until(lambda: harness.read_status(stopped, "State")[0] == "T", "the stop")
+        words = [str(pid) for pid in (stopped, ended.pid, min(first.pid, second.pid))]
+        with Server(runtime, *words) as server:
+            first_number = up(server)
+            check_equal(sorted(first_number.values()), [0, 1], "one runs, one is stopped")
+            os.kill(stopped, signal.SIGCONT)
+            expect_up(server, {FIRST: 1, SECOND: 1}, "after it went on")
+            code, errors = server.end()
+        check_equal(code, 0, "status")
+        for part in (f"pid {stopped} ({OWN_NAME}) is stopped", f"no process has pid {ended.pid}",
+                     "2 of 3 TARGETs cannot be asked now; serve goes on with the others"):
+            check(part in errors, f"{part!r} is missing in {errors!r}")
+        done = run_cli("serve", "--listen", "127.0.0.1:0", ended.pid, 999999999,
+                       env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=PATIENCE_S)
+        check_equal((done.returncode, done.stderr.count("no process has pid")), (3, 2),
+                    f"if there is none: {done.stderr}")
 
 
 @test

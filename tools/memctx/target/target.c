@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -353,4 +354,23 @@ void target_open_socket(struct target *target, const char *word) {
 
 void target_open_running(struct target *target, const char *word) {
     open_target(target, word, USE_WATCH);
+}
+
+bool target_can_be_watched(const char *word, int *code) {
+    struct target target;
+    int status;
+    pid_t child = -1;
+    fflush(NULL);
+    /* The child prints the message and ends with its code. Names never stand for files here. */
+    if (!strchr(word, '/') && (child = fork()) == 0) {
+        open_target(&target, word, USE_WATCH);
+        _exit(CLI_DONE);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child) {
+        target_open_running(&target, word);
+        client_close(&target.client);
+        return true;
+    }
+    *code = WIFEXITED(status) ? WEXITSTATUS(status) : CLI_REFUSED;
+    return *code == CLI_DONE;
 }

@@ -40,6 +40,9 @@ void target_open_socket(struct target *target, const char *word);
 /* Like target_open, but for looking at a running process again and again: refuses a file and a
  * process that stays stopped. A process that does not answer is read from outside. */
 void target_open_running(struct target *target, const char *word);
+/* Returns true if target_open_running can open the process now. If not, prints the message of
+ * target_open_running and sets *code to its exit code. A file ends the command. */
+bool target_can_be_watched(const char *word, int *code);
 /* Makes target_open read every process from outside. */
 void target_read_outside(void);
 /* The parts of a dump to load. */

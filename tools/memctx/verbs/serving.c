@@ -4,6 +4,7 @@
 #include "verbs/serving.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -66,20 +67,27 @@ void serving_check_wanted(const struct fleet_wanted *wanted) {
         cli_usage("%s needs either TARGETs, or --all, or --match GLOB", cli_current_verb->name);
 }
 
+/* Returns true if a running process has this name; there may be several of them. */
+static bool is_name(const char *const *word) {
+    struct fleet fleet = {.wanted = {.words = word, .word_count = 1}};
+    int64_t pid;
+    if (cli_is_number(*word, &pid))
+        return false;
+    fleet_refresh(&fleet);
+    size_t count = fleet.count;
+    fleet_end(&fleet);
+    return count > 0;
+}
+
 void serving_check_targets(const struct fleet_wanted *wanted) {
+    int code = CLI_DONE;
+    size_t good = 0;
     process_need_proc();
-    for (size_t i = 0; i < wanted->word_count; i++) {
-        struct fleet fleet = {.wanted = {.words = wanted->words + i, .word_count = 1}};
-        struct target target;
-        int64_t pid;
-        if (!cli_is_number(wanted->words[i], &pid)) {
-            fleet_refresh(&fleet);
-            size_t count = fleet.count;
-            fleet_end(&fleet);
-            if (count > 0)
-                continue;
-        }
-        target_open_running(&target, wanted->words[i]);
-        client_close(&target.client);
-    }
+    for (size_t i = 0; i < wanted->word_count; i++)
+        good += is_name(wanted->words + i) || target_can_be_watched(wanted->words[i], &code);
+    if (wanted->word_count > 0 && good == 0)
+        exit(code);
+    if (good < wanted->word_count)
+        cli_warn("%zu of %zu TARGETs cannot be asked now; %s goes on with the others",
+                 wanted->word_count - good, wanted->word_count, cli_current_verb->name);
 }

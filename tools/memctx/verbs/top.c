@@ -110,7 +110,15 @@ static struct top_request parse(int argc, char **argv) {
     return request;
 }
 
-/* Finds the processes of the command line. A mistake in any of them ends the command. */
+/* Adds a process that cannot be asked now to the list, which says why. */
+static void add_silent(struct herd *herd, const char *word) {
+    struct process_facts facts;
+    int64_t pid;
+    if (cli_is_number(word, &pid) && pid <= INT32_MAX && process_read_askable((pid_t)pid, &facts))
+        herd_add(herd, &facts);
+}
+
+/* Finds the processes of the command line. If none of them can be asked, the command ends. */
 static void find_targets(struct herd *herd, const struct top_request *request, char **words) {
     if (request->all)
         process_need_proc();
@@ -119,11 +127,21 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
     herd->no_names = request->names.none;
     herd->debug_directory = request->names.debug_directory;
     herd->interval_s = request->frame.interval_s;
-    for (; *words; words++) {
+    bool several = words[0] && words[1];
+    int code = CLI_DONE;
+    size_t good = 0;
+    for (char **word = words; *word; word++) {
         struct target target;
-        target_open_running(&target, *words);
+        if (several && !target_can_be_watched(*word, &code)) {
+            add_silent(herd, *word);
+            continue;
+        }
+        target_open_running(&target, *word);
         watch_take(herd_add(herd, &target.facts), &target.client);
+        good++;
     }
+    if (words[0] && good == 0)
+        exit(code);
 }
 
 /* Begins to show a recording, if a file is the only TARGET. Returns false otherwise. */
