@@ -69,7 +69,7 @@ static void look_for_near_limit(struct look *look, const struct rule *rule) {
     struct blame blame;
     int64_t *live = cli_alloc(look->model->figures_count, sizeof *live);
     for (size_t i = 1; i < look->model->figures_count; i++)
-        live[i] = larger(0, look->totals[i].requested_bytes);
+        live[i] = larger(0, look_totals(look, i).requested_bytes);
     look_blame(look, &blame, live, limit->bytes / HOLDER_PART);
     double left = share(limit->left_bytes, limit->bytes);
     struct finding *finding =
@@ -192,10 +192,10 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
     struct blame blame;
     int64_t *above = cli_alloc(model->figures_count, sizeof *above);
     for (size_t i = 1; i < model->figures_count; i++) {
-        const struct model_totals *self = &look->totals[i];
+        const struct model_totals self = look_totals(look, i);
         if (model_figures_at(model, i)->context == 0)
             continue; /* the root's peak is the peak of the whole process */
-        above[i] = larger(0, model_tame(self->peak_requested_bytes) - self->requested_bytes);
+        above[i] = larger(0, model_tame(self.peak_requested_bytes) - self.requested_bytes);
     }
     look_blame(look, &blame, above, (peak - now) / 4);
     struct finding *finding =
@@ -471,17 +471,6 @@ void findings_make(struct findings *findings, const struct findings_input *input
                         .findings = findings};
     holders_make(&look.holders, input->model);
     blame_paths_make(&look.paths, input->model);
-    look.totals = cli_alloc(input->model->figures_count, sizeof *look.totals);
-    for (size_t i = 0; i < input->model->figures_count; i++) {
-        const struct model_figures *figures = model_figures_at(input->model, i);
-        const struct model_totals *self = &figures->self;
-#define X(name) look.totals[i].name = model_tame(self->name);
-        MODEL_TOTALS(X)
-#undef X
-        look.totals[i].peak_requested_bytes =
-            figures->context == WIRE_NONE ? WIRE_UNKNOWN
-                                          : model_peak(&input->model->contexts[figures->context]);
-    }
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         rules[i].look(&look, &rules[i]);
     look_for_largest(&look);
@@ -489,7 +478,6 @@ void findings_make(struct findings *findings, const struct findings_input *input
     play_down_small_growth(findings);
     play_down_rounding_of_growth(findings);
     free(samples.samples);
-    free(look.totals);
     free(look.holders.list);
     blame_paths_free(&look.paths);
     if (findings->count > 0)

@@ -97,7 +97,7 @@ void forecast_measure(const struct look *look, const struct blame_suspect *suspe
     for (size_t i = 0; i < suspect->count && look->holders.list; i++) {
         uint32_t number = blame_number(&look->paths, suspect->members[i]);
         int64_t held = look->holders.list[number].held_bytes,
-                own = look->totals[number].block_bytes;
+                own = look_totals(look, number).block_bytes;
         memory = model_tame(memory + (held < own ? held : own));
     }
     int64_t all = look->model->totals.requested_bytes;

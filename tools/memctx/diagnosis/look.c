@@ -191,8 +191,8 @@ int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, s
     int64_t sum = 0;
     for (size_t i = 0; i < suspect->count; i++) {
         uint32_t number = blame_number(&look->paths, suspect->members[i]);
-        const char *totals = (const char *)&look->totals[number];
-        sum = model_add(sum, *(const int64_t *)(totals + figure));
+        struct model_totals totals = look_totals(look, number);
+        sum = model_add(sum, *(const int64_t *)((const char *)&totals + figure));
     }
     return model_tame(sum);
 }

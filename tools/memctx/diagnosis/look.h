@@ -20,8 +20,6 @@ struct look {
     const struct rule *rules; /* table of all rules */
     const struct findings_input *input;
     const struct model *model;
-    /* the contexts' own totals, limited by model_tame; indexed by model_figures.number */
-    struct model_totals *totals;
     struct holders holders; /* holders.list is NULL if the pages are not known */
     struct blame_paths paths;
     int64_t rss_bytes; /* the resident set without memctx's own memory */
@@ -44,6 +42,20 @@ static inline int64_t larger(int64_t a, int64_t b) {
 /* Returns the larger of two floors: bytes, and a percentage of the resident set. */
 static inline int64_t floor_of(const struct look *look, int64_t bytes, int per_cent) {
     return larger(bytes, look->rss_bytes / 100 * per_cent);
+}
+
+/* Returns the own totals of the context whose figures have this number, limited by model_tame. The
+ * totals are made anew by each call, which is cheaper than to keep a million of them. */
+static inline struct model_totals look_totals(const struct look *look, size_t number) {
+    const struct model_figures *figures = model_figures_at(look->model, number);
+    struct model_totals own;
+#define X(name) own.name = model_tame(figures->self.name);
+    MODEL_TOTALS(X)
+#undef X
+    own.peak_requested_bytes = figures->context == WIRE_NONE
+                                   ? WIRE_UNKNOWN
+                                   : model_peak(&look->model->contexts[figures->context]);
+    return own;
 }
 
 /* Returns a line of a ledger by its key; 0 if there is no such line. */

@@ -13,7 +13,7 @@
 static int64_t filled_bytes(const struct look *look, size_t number, double *x, int64_t *values,
                             double *left_s) {
     const struct samples *samples = look->input->samples;
-    const struct model_totals *now = &look->totals[number];
+    const struct model_totals now = look_totals(look, number);
     size_t count = 0;
     *left_s = 0;
     for (size_t i = 0; i < samples->count; i++) {
@@ -21,16 +21,16 @@ static int64_t filled_bytes(const struct look *look, size_t number, double *x, i
         const struct sample_row *row = &sample->rows[number];
         if (!sample->has_resident)
             continue;
-        if (row->live_chunks != now->live_chunks || row->requested_bytes > now->requested_bytes)
+        if (row->live_chunks != now.live_chunks || row->requested_bytes > now.requested_bytes)
             return 0;
         x[count] = sample->uptime_s;
         values[count++] = row->resident_bytes;
     }
-    if (count < 4 || now->live_chunks < 1 || now->requested_bytes / now->live_chunks < MIB ||
+    if (count < 4 || now.live_chunks < 1 || now.requested_bytes / now.live_chunks < MIB ||
         trend_of(values, count).kind == TREND_NONE || trend_slows(x, values, count))
         return 0;
     struct trend_line line = trend_line(x, values, count);
-    int64_t left = now->requested_bytes - values[count - 1];
+    int64_t left = now.requested_bytes - values[count - 1];
     if (line.steady && line.slope > 0 && left > 0)
         *left_s = (double)left / line.slope;
     return larger(0, values[count - 1] - values[0]);

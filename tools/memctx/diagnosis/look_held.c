@@ -93,8 +93,8 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *pinned = cli_alloc(model->figures_count, sizeof *pinned);
     for (size_t i = 0; i < model->figures_count; i++) {
-        const struct model_totals *self = &look->totals[i];
-        int64_t bytes = self->pinned_bytes, used = self->block_bytes;
+        const struct model_totals self = look_totals(look, i);
+        int64_t bytes = self.pinned_bytes, used = self.block_bytes;
         if (look->holders.list) {
             const struct holder *holder = &look->holders.list[i];
             bytes = holder->alone_free + holder->shared_free;
@@ -170,20 +170,20 @@ static void tell_cure_of_rounding(const struct look *look, struct finding *findi
 /* Returns the resident part of the difference between a context's blocks and chunks. The rest of a
  * block may be OS pages that were never touched, such as behind an aligned chunk. */
 static int64_t rounding_in_memory(const struct look *look, size_t number) {
-    const struct model_totals *self = &look->totals[number];
-    int64_t bytes = self->block_bytes - self->requested_bytes;
+    const struct model_totals self = look_totals(look, number);
+    int64_t bytes = self.block_bytes - self.requested_bytes;
     if (!look->holders.list)
         return bytes;
-    int64_t most = larger(0, look->holders.list[number].held_bytes - self->requested_bytes);
+    int64_t most = larger(0, look->holders.list[number].held_bytes - self.requested_bytes);
     return bytes < most ? bytes : most;
 }
 
 /* Returns the part of a context's rounding that is beyond the next multiple of ALIGNMENT. Each
  * block has such a size, because malloc has to return addresses that are multiples of it. */
 static int64_t rounding_beyond_alignment(const struct look *look, size_t number, int64_t rounding) {
-    const struct model_totals *self = &look->totals[number];
-    int64_t chunks = larger(1, self->live_chunks);
-    int64_t mean = (self->requested_bytes + chunks - 1) / chunks;
+    const struct model_totals self = look_totals(look, number);
+    int64_t chunks = larger(1, self.live_chunks);
+    int64_t mean = (self.requested_bytes + chunks - 1) / chunks;
     int64_t aligned = (mean + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return larger(0, rounding - model_share(aligned - mean, chunks, 1));
 }
@@ -191,7 +191,8 @@ static int64_t rounding_beyond_alignment(const struct look *look, size_t number,
 /* Returns the difference between a context's blocks and chunks, if it is more than an eighth of the
  * blocks, or if the policy slab would save more than a sixteenth of the blocks. Else 0. */
 static int64_t rounding_worth_telling(const struct look *look, size_t number) {
-    int64_t bytes = rounding_in_memory(look, number), blocks = look->totals[number].block_bytes;
+    int64_t bytes = rounding_in_memory(look, number),
+            blocks = look_totals(look, number).block_bytes;
     int64_t slab = look->holders.list ? look->holders.list[number].slab_bytes : 0;
     return bytes > blocks / 8 || slab > blocks / 16 ? bytes : 0;
 }
@@ -297,7 +298,7 @@ void look_for_untouched(struct look *look, const struct rule *rule) {
     int64_t *untouched = cli_alloc(model->figures_count, sizeof *untouched);
     for (size_t i = 0; i < model->figures_count && look->holders.list; i++) {
         int64_t bytes = look->holders.list[i].absent_bytes;
-        untouched[i] = bytes > look->totals[i].requested_bytes / 2 ? bytes : 0;
+        untouched[i] = bytes > look_totals(look, i).requested_bytes / 2 ? bytes : 0;
     }
     struct blame blame;
     look_blame(look, &blame, untouched, floor_of(look, 32 * MIB, 25));

@@ -49,7 +49,7 @@ void look_for_largest(const struct look *look) {
         return;
     int64_t *live = cli_alloc(model->figures_count, sizeof *live);
     for (size_t i = 1; i < model->figures_count; i++)
-        live[i] = larger(0, look->totals[i].requested_bytes);
+        live[i] = larger(0, look_totals(look, i).requested_bytes);
     struct blame blame;
     look_blame(look, &blame, live, all / HELD_PART);
     apart.rules = &rule;

@@ -126,22 +126,22 @@ static bool is_sum(const struct look *look, size_t number) {
  * if many chunks were freed that were much smaller than the chunks that stay. Freed chunks of about
  * equal size are taken for strings or buffers that come and go. */
 static int64_t copied_by_growth(const struct look *look, size_t number, bool *fixed_steps) {
-    const struct model_totals *self = &look->totals[number];
+    const struct model_totals self = look_totals(look, number);
     struct wire_resizes resizes = look_resizes(look, number);
-    int64_t freed = self->requested_cum_bytes - self->requested_bytes;
+    int64_t freed = self.requested_cum_bytes - self.requested_bytes;
     *fixed_steps = false;
-    if (self->live_chunks <= 0 || steps_of(&resizes) >= STEPS_FLOOR)
+    if (self.live_chunks <= 0 || steps_of(&resizes) >= STEPS_FLOOR)
         return 0;
-    bool counted = resizes.reallocs > self->frees / 2;
-    int64_t steps = counted ? resizes.grows : self->frees;
+    bool counted = resizes.reallocs > self.frees / 2;
+    int64_t steps = counted ? resizes.grows : self.frees;
     int64_t old_bytes = counted ? resizes.grown_from_bytes : freed;
     int64_t copied = counted ? resizes.copied_bytes : freed;
-    if ((!counted && is_sum(look, number)) || steps < 4 * self->live_chunks ||
+    if ((!counted && is_sum(look, number)) || steps < 4 * self.live_chunks ||
         (counted && steps < resizes.reallocs / 2) || steps == 0)
         return 0;
-    int64_t mean_live = self->requested_bytes / self->live_chunks;
-    *fixed_steps = !counted && copies_in_fixed_steps(self, old_bytes / steps, mean_live);
-    return *fixed_steps || (old_bytes / steps < mean_live / 3 && copied > self->requested_bytes / 2)
+    int64_t mean_live = self.requested_bytes / self.live_chunks;
+    *fixed_steps = !counted && copies_in_fixed_steps(&self, old_bytes / steps, mean_live);
+    return *fixed_steps || (old_bytes / steps < mean_live / 3 && copied > self.requested_bytes / 2)
                ? copied
                : 0;
 }

@@ -12,13 +12,13 @@ void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *allocs = cli_alloc(model->figures_count, sizeof *allocs);
     for (size_t i = 1; i < model->figures_count; i++) {
-        const struct model_totals *self = &look->totals[i];
+        const struct model_totals self = look_totals(look, i);
         if (model_figures_at(model, i)->context == 0)
             continue; /* the root's peak is the peak of the whole process */
-        int64_t peak = self->peak_requested_bytes;
-        int64_t mean = self->allocs > 0 ? self->requested_cum_bytes / self->allocs : 0;
+        int64_t peak = self.peak_requested_bytes;
+        int64_t mean = self.allocs > 0 ? self.requested_cum_bytes / self.allocs : 0;
         /* A realloc counts as a free and an allocation, but its chunk was not short-lived. */
-        int64_t frees = self->frees - look_resizes(look, i).reallocs;
+        int64_t frees = self.frees - look_resizes(look, i).reallocs;
         allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? frees : 0;
     }
     struct blame blame;
@@ -98,7 +98,7 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
             crossed[i] = model_tame(
                 crossed[i] + larger(0, model_tame(totals->frees) - model_tame(totals->allocs)));
         }
-        crossed[i] = crossed[i] > look->totals[i].frees / 2 ? crossed[i] : 0;
+        crossed[i] = crossed[i] > look_totals(look, i).frees / 2 ? crossed[i] : 0;
     }
     struct blame blame;
     look_blame(look, &blame, crossed, larger(1000000, model_tame(model->totals.frees) / 4));

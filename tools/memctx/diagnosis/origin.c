@@ -34,7 +34,7 @@ bool origin_is_libraries(const struct look *look, const struct blame_suspect *su
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t module = model->contexts[suspect->members[k]].frame->module;
         int64_t bytes =
-            look->totals[blame_number(&look->paths, suspect->members[k])].requested_bytes;
+            look_totals(look, blame_number(&look->paths, suspect->members[k])).requested_bytes;
         all = model_tame(all + bytes);
         if (module != WIRE_NONE && !is_part_of_python(&model->modules[module]))
             theirs = model_tame(theirs + bytes);
@@ -77,7 +77,7 @@ bool origin_is_script(const struct look *look, const struct blame_suspect *suspe
     int64_t all = 0, theirs = 0;
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t context = suspect->members[k];
-        int64_t bytes = look->totals[blame_number(&look->paths, context)].requested_bytes;
+        int64_t bytes = look_totals(look, blame_number(&look->paths, context)).requested_bytes;
         all = model_tame(all + bytes);
         if (leads_through_interpreter(look->model, context))
             theirs = model_tame(theirs + bytes);

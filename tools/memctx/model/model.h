@@ -341,7 +341,8 @@ struct model_figures *model_own_figures(struct model *model, struct model_contex
 void model_set_figures(struct model *model, struct model_context *context,
                        const struct model_figures *figures);
 /* Returns the figures with this number. */
-struct model_figures *model_figures_at(const struct model *model, size_t number);
+struct model_figures *model_figures_at(const struct model *model, size_t number)
+    __attribute__((pure));
 /* For the loaders: checks the tree that the parents' ids in contexts[].parent describe, replaces
  * these ids by indices, and links the children. Replaces recursive_from by an index, too, or by
  * WIRE_NONE if there is no such context. Returns false and sets the failure if the tree is
@@ -375,13 +376,13 @@ unsigned model_occupancy_bin(uint64_t live, uint64_t capacity);
 /* Limits a value for sums that must not overflow, whatever a damaged dump says: returns 0 for
  * WIRE_UNKNOWN, and otherwise a value between -2^58 and 2^58. A process that allocates 9 GB each
  * second reaches this bound after a year. A sum of 31 such values fits into an int64_t. */
-int64_t model_tame(int64_t value);
+int64_t model_tame(int64_t value) __attribute__((const));
 /* Returns a * b / c without overflow, limited as by model_tame; 0 if c is 0. */
 int64_t model_share(int64_t a, int64_t b, int64_t c);
 /* Returns the peak of a context's own live bytes; WIRE_UNKNOWN where it is not exact. The root and
  * labels such as [other callers] are charged with chunks of other paths, but not with their peaks.
  * A partial context lacks chunks. */
-int64_t model_peak(const struct model_context *context);
+int64_t model_peak(const struct model_context *context) __attribute__((pure));
 /* For the loaders: sorts the counts of realloc by context, and adds up several counts of one
  * context. */
 void model_sort_resizes(struct model *model);
