@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -519,6 +520,47 @@ def top_restores():
             screen.wait("^ended: 0", "the end")
             check_equal(screen.ended(), 0, "the exit code of the shell")
             check(screen.is_restored(), "the terminal after q")
+
+
+# Keys of no meaning, halves of escape sequences, a paste, a click, characters of several bytes.
+ODD_KEYS = ["\r", "\n", "\x7f", "\x0c", "\x00", "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\x1b[5~",
+            "\x1b[6~", "\x1b[H", "\x1b[F", "\x1bOP", "\x1b[15~", "\x1b[M !!", "\x1b[<0;10;10M",
+            "\x1b[200~x\x1b[201~", "\x1b[", "\x1b\x1b", "\u00e4", "\u20ac\u00e9\U0001d11e"]
+SIZES = ((25, 80), (61, 200), (1, 1), (3, 10), (5, 30))
+
+
+@test
+def top_takes_any_keys_on_terminals_of_any_size():
+    """All keys but q, each once and then in random order, on small and large terminals that change
+    their sizes, while the program allocates, neither end nor hang top, for one process and for
+    two. Afterwards top shows its first and its last line at both sizes."""
+    keys = [chr(code) for code in range(32, 127) if chr(code) != "q"] + ODD_KEYS
+    chance = random.Random(28)
+    with lively() as live, Target([live.process.args[0]], live.runtime,
+                                  MEMCTX_CONTROL="eager") as other:
+        check_equal(other.hear(), "ready", "the second program")
+        other.wait_socket()
+        for words in ((live.pid,), (live.pid, other.pid)):
+            with top(live, *words, interval=0.1) as screen:
+                screen.wait("memctx top", "the first look")
+                for number, key in enumerate(keys + chance.choices(keys, k=400)):
+                    screen.press(key)
+                    screen.read(0.01 if number % 10 == 0 else 0)
+                    if number % 40 == 0:
+                        do(live, "load")
+                        screen.resize(*chance.choice(SIZES))
+                    check(screen.process.poll() is None, f"top ended at the key {key!r}")
+                screen.press("\x1b")  # a half sequence waits for its rest
+                screen.read(1)
+                for rows, columns in ((24, 80), (60, 200)):
+                    screen.resize(rows, columns)
+                    # the help is closed by a key; a search or a line of threads by Escape
+                    screen.press("b")
+                    screen.wait(r"^\? keys +q quit|there is only this process", "the last line",
+                                timeout_s=20)
+                    screen.wait(r"\Amemctx top: ", "the first line", timeout_s=20)
+                    check_equal(len(screen.screen.lines()), rows, "lines")
+                quit_top(screen)
 
 
 @test
