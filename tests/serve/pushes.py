@@ -12,6 +12,7 @@ import resource
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -452,6 +453,60 @@ def an_answer_without_an_end_counts():
                 check_equal((done.returncode, done.stdout, done.stderr), want,
                             f"status {status}, {then_close=}")
                 check_equal(len(got), 1, f"requests, status {status}, {then_close=}")
+
+
+@test
+def an_answer_that_is_not_http_and_endless_headers():
+    """An answer that is not HTTP is told as such. Headers without an end are cut off by libcurl;
+    the status before them counts, and the command's memory stays bounded."""
+    with served() as target:
+        with unfinished_answers(b"220 mail.example ESMTP\r\n") as (url, got):
+            done = push(target, target.pid, "--once", "--pyroscope", url)
+        check_equal(done.returncode, 1, done)
+        check("no answer from the server; Received HTTP/0.9 when not allowed" in done.stderr,
+              done.stderr)
+        with unfinished_answers(b"HTTP/1.1 200 OK\r\n", b"X-Name: " + b"x" * 1000 + b"\r\n") as \
+                (url, got):
+            done = run_cli("push", target.pid, "--once", "--pyroscope", url, env=target.cli_env)
+            check_equal((done.returncode, done.stdout, done.stderr, len(got)),
+                        (0, "sent 1, retried 0, dropped 0, failed 0\n", "", 1), "endless headers")
+
+
+@test
+def an_unknown_certificate():
+    """The command sends nothing to a server whose certificate no authority has signed, and says
+    so."""
+    with served() as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where, \
+         socket.socket() as listener:
+        key, certificate = os.path.join(where, "key"), os.path.join(where, "cert")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:P-256", "-nodes", "-keyout", key, "-out", certificate,
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
+                       check=True, capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        got = []
+
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    connection = listener.accept()[0]
+                    with connection, contextlib.suppress(ssl.SSLError):
+                        got.append(context.wrap_socket(connection, server_side=True).recv(1))
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        done = push(target, target.pid, "--once", "--pyroscope",
+                    f"https://localhost:{listener.getsockname()[1]}")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        check_equal((done.returncode, done.stdout, b"".join(got)),
+                    (1, "sent 0, retried 3, dropped 0, failed 1\n", b""), "push, and bytes of it")
+        # libcurl's text depends on the library for TLS with which it was built
+        check(re.search("no answer from the server; .*certificate (verification failed|problem)",
+                        done.stderr), done.stderr)
 
 
 @test

@@ -64,6 +64,7 @@ static struct {
     CURL *easy;   /* NULL: no request is under way */
     struct curl_slist *headers;
     char text[ANSWER_MOST_OTLP + 1]; /* the beginning of the server's answer */
+    char error[CURL_ERROR_SIZE];     /* what libcurl says about this failure; may be empty */
     size_t length;
     size_t received;     /* bytes of the answer so far */
     int64_t answered_ms; /* when post_end first saw the answer's status; 0: not yet */
@@ -159,6 +160,7 @@ bool post_begin(const struct post *post) {
     if (!easy)
         return false;
     memset(now.text, 0, sizeof now.text);
+    now.error[0] = '\0';
     now.length = now.received = 0;
     now.answered_ms = 0;
     now.otlp = post->otlp;
@@ -179,6 +181,7 @@ bool post_begin(const struct post *post) {
     curl.easy_setopt(easy, CURLOPT_TIMEOUT, ALL_S);
     curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep_answer);
+    curl.easy_setopt(easy, CURLOPT_ERRORBUFFER, now.error);
     if (curl.multi_add_handle(now.multi, easy) == CURLM_OK)
         return true;
     post_abandon();
@@ -274,6 +277,16 @@ static bool may_try_again(long status) {
     return status == 429 || status >= 500;
 }
 
+/* Returns why there was no answer that counts. For a refused certificate and for an answer that is
+ * not HTTP, libcurl's own text says what is wrong, such as the name in the certificate. Its texts
+ * for other failures have times and so differ from one try to the next. */
+static const char *explain_failure(CURLcode code) {
+    bool telling = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CONNECT_ERROR ||
+                   code == CURLE_UNSUPPORTED_PROTOCOL;
+    cli_clean(now.error);
+    return telling && now.error[0] != '\0' ? now.error : curl.easy_strerror(code);
+}
+
 /* Says in *result how the request ended. The caller has set the outcome to POST_SENT. The status
  * counts even if the rest of the answer did not come: the server has the request, so it would take
  * another try for a second one. */
@@ -288,7 +301,7 @@ static void judge(struct post_result *result, CURLcode code) {
         result->status = 0;
         result->outcome = POST_AGAIN;
         snprintf(result->text, sizeof result->text, "no answer from the server; %s",
-                 curl.easy_strerror(code));
+                 explain_failure(code));
         return;
     }
     if (success && rejected == 0)
