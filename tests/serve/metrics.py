@@ -6,6 +6,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import tempfile
 import time
 
 from harness import Skip, Target, build_program, check, check_equal, runtime_dir, test, wait_until
@@ -49,6 +50,23 @@ def metrics_agree_with_the_dump():
         target.dump()
         after = server.metrics().one("memctx_dumps_total")  # more if names were looked up meanwhile
         check(after >= before + 2, f"{before} dumps, and {after} after a dump and a scrape")
+
+
+@test
+def a_recording_that_cannot_be_written_is_counted():
+    """When the directory of the recording is gone, the counter of lost parts rises with each moment
+    that is due. When the directory is there again, the recording begins anew."""
+    with tempfile.TemporaryDirectory(prefix="mctx-rec-") as where:
+        directory = os.path.join(where, "records")
+        with served(MEMCTX_RECORD=directory) as target, \
+             Server(target.runtime, target.pid) as server:
+            wait_until(lambda: os.path.isdir(directory) and os.listdir(directory), "the recording")
+            check_equal(server.metrics().one("memctx_recording_lost_total"), 0, "lost before")
+            shutil.rmtree(directory)
+            wait_until(lambda: server.metrics().one("memctx_recording_lost_total") > 0, "a loss")
+            check(not os.path.exists(directory), "the library made the directory anew")
+            os.mkdir(directory)
+            wait_until(lambda: os.listdir(directory), "a new recording")
 
 
 @test

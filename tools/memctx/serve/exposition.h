@@ -39,6 +39,8 @@
            "Limit of the tables for call paths (MEMCTX_TABLES).")                                  \
     FAMILY(LOST, "memctx_lost_operations", "counter", "",                                          \
            "Operations that could not be charged to their call path.")                             \
+    FAMILY(RECORD_LOST, "memctx_recording_lost", "counter", "",                                    \
+           "Parts of the recording that could not be written.")                                    \
     FAMILY(DUMPS, "memctx_dumps", "counter", "",                                                   \
            "Dumps and sums that the process was asked for, by every client.")                      \
     FAMILY(CONTEXTS, "memctx_contexts", "gauge", "", "Contexts in which something is alive.")      \

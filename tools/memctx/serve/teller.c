@@ -251,6 +251,7 @@ static void tell_totals(FILE *file, const struct scrape *scrape) {
     exposition_put(file, FAMILY_TABLES, "", self_figure(scrape->self, "tables_bytes"));
     exposition_put(file, FAMILY_TABLES_LIMIT, "", self_figure(scrape->self, "tables_limit_bytes"));
     exposition_put(file, FAMILY_LOST, "", self_figure(scrape->self, "lost"));
+    exposition_put(file, FAMILY_RECORD_LOST, "", self_figure(scrape->self, "record_lost"));
     exposition_put(file, FAMILY_DUMPS, "", self_figure(scrape->self, "dumps"));
     exposition_put(file, FAMILY_CONTEXTS, "", scrape->survey.all.contexts);
 }
