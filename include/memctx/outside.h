@@ -22,7 +22,7 @@
 #define OUTSIDE_MAGIC_A "memctx: read fro"
 #define OUTSIDE_MAGIC_B "m outside here."
 #define OUTSIDE_MAGIC_BYTES 32 /* with the final 0 */
-#define OUTSIDE_VERSION 9
+#define OUTSIDE_VERSION 10
 #define OUTSIDE_ALIGNMENT 64 /* alignment of the root in memory */
 
 /* Variables that the reader finds through the root. From tree_count_shown on, each name is a
@@ -232,6 +232,7 @@
     X(mark, uptime_ns)                                                                             \
     X(mark, slept_ns)                                                                              \
     X(mark, rss_bytes)                                                                             \
+    X(mark, elsewhere)                                                                             \
     X(mark, first)                                                                                 \
     X(mark, left_out)                                                                              \
     X(mark_chunk, next)                                                                            \

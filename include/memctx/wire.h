@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x5854434dU /* the bytes "MCTX" */
-#define WIRE_VERSION 12
+#define WIRE_VERSION 13
 #define WIRE_ANSWER_MAX 24576U /* bytes after struct wire_frame */
 #define WIRE_REQUEST_MAX 1024U
 #define WIRE_CLIENTS_MAX 8
@@ -380,11 +380,22 @@ struct wire_left_out {
     int64_t requested_bytes, live_chunks, allocs, frees, requested_cum_bytes;
 };
 
+/* Memory of the process that did not come from malloc, by the kernel's counters. If private_bytes
+ * is WIRE_UNKNOWN, the other figures mean nothing. */
+struct wire_elsewhere {
+    int64_t private_bytes; /* resident, anonymous, and none of the library's own memory */
+    int64_t shared_bytes;  /* resident shared memory, also files in a tmpfs */
+    int64_t file_bytes;    /* resident pages of files */
+    int64_t data_bytes;    /* size of all private, writable mappings but the library's */
+    int64_t swap_bytes;    /* in swap, so not resident; chunks of malloc count, too */
+};
+
 struct wire_mark {
     char name[WIRE_MARK_NAME_MAX];
     uint64_t uptime_ns; /* when the mark was set */
     uint64_t slept_ns;  /* as in struct wire_dump, when the mark was set */
     int64_t rss_bytes;  /* resident set of the process when the mark was set; may be WIRE_UNKNOWN */
+    struct wire_elsewhere elsewhere; /* when the mark was set */
     struct wire_left_out left_out;
 };
 

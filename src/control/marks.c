@@ -17,6 +17,8 @@
 #include "control/control.h"
 #include "control/mark_entries.h"
 #include "control/record.h"
+#include "figures/buffers.h"
+#include "figures/pages.h"
 #include "figures/sums.h"
 #include "os/meta.h"
 #include "region/heap.h"
@@ -196,6 +198,24 @@ static void *make_slots(size_t bytes) {
     return slots;
 }
 
+/* Returns the memory that did not come from malloc. The kernel's counters and the pages that it
+ * shows are from moments that are a few milliseconds apart. */
+static struct wire_elsewhere look_elsewhere(void) {
+    int64_t segments_bytes = pages_resident_bytes();
+    struct os_kinds kinds = os_kinds();
+    struct meta_usage meta = meta_usage(true);
+    int64_t ours = segments_bytes + meta.resident_bytes + buffers_bytes(true);
+    int64_t mapped = segment_usage().mapped_bytes + meta.mapped_bytes;
+    if (segments_bytes < 0 || kinds.anonymous_bytes < 0)
+        return (struct wire_elsewhere){.private_bytes = WIRE_UNKNOWN};
+    return (struct wire_elsewhere){
+        .private_bytes = kinds.anonymous_bytes > ours ? kinds.anonymous_bytes - ours : 0,
+        .shared_bytes = kinds.shared_bytes > 0 ? kinds.shared_bytes : 0,
+        .file_bytes = kinds.file_bytes > 0 ? kinds.file_bytes : 0,
+        .data_bytes = kinds.data_bytes > mapped ? kinds.data_bytes - mapped : 0,
+        .swap_bytes = kinds.swap_bytes};
+}
+
 /* Makes a mark of at most `limit` bytes in a slot, and replaces the mark that the slot holds.
  * Returns enum wire_status. */
 static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX], uint64_t limit,
@@ -233,6 +253,7 @@ static uint32_t make_mark(struct mark *mark, const char name[WIRE_MARK_NAME_MAX]
     mark->slept_ns = os_slept_ns();
     int64_t rss_bytes = os_rss_bytes();
     mark->rss_bytes = rss_bytes > 0 ? rss_bytes : WIRE_UNKNOWN;
+    mark->elsewhere = look_elsewhere();
     text_add(text, "mark \"");
     text_add(text, name);
     text_add(text, "\" set");
@@ -385,6 +406,7 @@ uint32_t marks_piece(struct piece *piece) {
         out->uptime_ns = mark->uptime_ns;
         out->slept_ns = mark->slept_ns;
         out->rss_bytes = mark->rss_bytes;
+        out->elsewhere = mark->elsewhere;
         out->left_out = mark->left_out;
     }
     return WIRE_OK;

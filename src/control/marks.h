@@ -50,6 +50,7 @@ struct mark {
     uint64_t uptime_ns; /* uptime of the process, when the mark was set; 0: a free slot */
     uint64_t slept_ns;  /* os_slept_ns, when the mark was set */
     int64_t rss_bytes;  /* resident set, when the mark was set; WIRE_UNKNOWN: could not be read */
+    struct wire_elsewhere elsewhere; /* when the mark was set */
     struct mark_chunk *first;
     uint64_t bytes; /* bytes of the list `first` */
     struct wire_left_out left_out;

@@ -581,3 +581,41 @@ uint32_t pages_piece(struct piece *piece) {
         piece->segments_resident += segment_huge_cached_resident();
     return WIRE_OK;
 }
+
+#define SUM_AT_ONCE 64 /* segments that are looked at while the unmap lock is held */
+
+struct resident_sum {
+    int64_t bytes;
+    uint64_t place; /* of the next segment; 0: there is none */
+    unsigned left;
+    bool failed;
+};
+
+static bool sum_segment(struct segment *segment, bool huge, void *context) {
+    struct resident_sum *sum = context;
+    if (!sum->left--) {
+        sum->place = segment_place(segment);
+        return false;
+    }
+    uint64_t bytes = SEGMENT_BYTES;
+    if (huge)
+        bytes = load_acquire(&segment->huge.kind) == PAGE_HUGE
+                    ? load_relaxed(&segment->huge.mapped_bytes)
+                    : 0;
+    int64_t resident = os_resident_bytes(segment, bytes);
+    sum->failed |= resident < 0;
+    sum->bytes += resident;
+    return true;
+}
+
+int64_t pages_resident_bytes(void) {
+    struct resident_sum sum = {.bytes = 0};
+    do {
+        uint64_t from = sum.place;
+        sum.place = 0;
+        sum.left = SUM_AT_ONCE;
+        segment_clock_set(os_now_exact_ns()); /* this may take longer than the clock may lag */
+        segment_each_from(from, sum_segment, &sum);
+    } while (sum.place);
+    return sum.failed ? -1 : sum.bytes + segment_huge_cached_resident();
+}

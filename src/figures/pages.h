@@ -29,6 +29,10 @@ struct segment;
 unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
                     bool (*visit)(const struct page *page, const char *start, void *context),
                     void *context);
+/* Returns the resident bytes of all segments, huge chunks and mappings that wait in the freelist;
+ * -1: the kernel does not tell. Cost: the kernel looks at each OS page, about 1 ms for each GiB.
+ * The unmap lock is released every 64 segments. */
+int64_t pages_resident_bytes(void);
 /* Early values of segment_clock. pages_clock_begin: the value when the library's constructor ran,
  * in this process or in the process that forked it. pages_clock_start: the value when the control
  * thread began to serve. */

@@ -405,6 +405,10 @@ int64_t os_read_link(const char *path, char *buffer, size_t capacity) {
     return length;
 }
 
+/* Bytes that are read of /proc/self/status. The lines about memory come after the list of groups,
+ * of which there are a few dozen at most. */
+#define STATUS_BYTES 4096U
+
 static int64_t read_rss_bytes(const char *path) {
     char line[128];
     if (os_read_file(path, line, sizeof line) <= 0)
@@ -423,6 +427,45 @@ static int64_t read_rss_bytes(const char *path) {
 int64_t os_rss_bytes(void) {
     int64_t bytes = read_rss_bytes("/proc/self/statm");
     return bytes != 0 ? bytes : read_rss_bytes("/proc/thread-self/statm");
+}
+
+/* Returns the figure of a line such as "RssAnon:\t 120 kB", in bytes; -1: there is no such line. */
+static int64_t line_bytes(const char *text, const char *name, size_t length) {
+    while (*text) {
+        if (__builtin_memcmp(text, name, length) == 0) {
+            int64_t kib = 0;
+            for (text += length; *text == ' ' || *text == '\t'; text++)
+                ;
+            for (; *text >= '0' && *text <= '9'; text++)
+                kib = kib * 10 + (*text - '0');
+            return kib << 10;
+        }
+        while (*text && *text++ != '\n')
+            ;
+    }
+    return -1;
+}
+
+#define LINE_BYTES(text, name) line_bytes(text, name ":", sizeof name)
+
+static struct os_kinds read_kinds(const char *path) {
+    char text[STATUS_BYTES + 16] = {
+        0}; /* line_bytes may compare a name with bytes behind the end */
+    if (os_read_file(path, text, STATUS_BYTES) <= 0)
+        return (struct os_kinds){.anonymous_bytes = -1};
+    int64_t swap_bytes = LINE_BYTES(text, "VmSwap");
+    return (struct os_kinds){.anonymous_bytes = LINE_BYTES(text, "RssAnon"),
+                             .file_bytes = LINE_BYTES(text, "RssFile"),
+                             .shared_bytes = LINE_BYTES(text, "RssShmem"),
+                             .data_bytes = LINE_BYTES(text, "VmData"),
+                             .swap_bytes = swap_bytes > 0 ? swap_bytes : 0};
+}
+
+/* As for os_rss_bytes, the file of the calling thread has the figures once the first thread has
+ * ended. */
+struct os_kinds os_kinds(void) {
+    struct os_kinds kinds = read_kinds("/proc/self/status");
+    return kinds.anonymous_bytes >= 0 ? kinds : read_kinds("/proc/thread-self/status");
 }
 
 void os_print(const struct text *text) {

@@ -119,6 +119,13 @@ int64_t os_read_file(const char *path, char *buffer, size_t capacity);
  * be read. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);
 int64_t os_rss_bytes(void); /* resident bytes, from statm in /proc; -1: the file cannot be read */
+/* Resident bytes by kind, bytes in swap, and size of mappings, from status in /proc. */
+struct os_kinds {
+    int64_t anonymous_bytes; /* -1: the kernel does not tell, and the other figures mean nothing */
+    int64_t file_bytes, shared_bytes, swap_bytes;
+    int64_t data_bytes; /* size of the private, writable mappings, resident or not */
+};
+struct os_kinds os_kinds(void);
 
 /* --- messages ------------------------------------------------------------------------------ */
 void os_print(const struct text *text); /* one write to standard error; ignores errors */

@@ -306,15 +306,19 @@ def marks_of(blocks, texts, contexts):
                       for number, name in enumerate(names)))
     table = Table(blocks, MARKS)
     left_out = zip(*map(table.numbers, (5, 6)), *(table.figures(7 + number) for number in range(6)))
-    for (name, bits, has, count, slept), resident, left in zip(zip(*map(table.numbers,
-                                                                        (1, 2, 3, 4, 13))),
-                                                               table.figures(14), left_out):
+    numbers = zip(*map(table.numbers, (1, 2, 3, 4, 13, 15)))
+    kinds = ["private_bytes", "shared_bytes", "file_bytes", "data_bytes", "swap_bytes"]
+    elsewhere = zip(*(table.figures(16 + number) for number in range(5)))
+    for (name, bits, has, count, slept, known), resident, left, figures in zip(
+            numbers, table.figures(14), left_out, elsewhere):
         mark = {"name": texts[name],
                 "uptime_s": round(struct.unpack("<d", struct.pack("<Q", bits))[0], 6)}
         if slept:
             mark["slept_s"] = round(struct.unpack("<d", struct.pack("<Q", slept))[0], 6)
         if resident:
             mark["rss_bytes"] = resident
+        if known:
+            mark["elsewhere"] = dict(zip(kinds, figures))
         if left[0]:
             mark["left_out"] = dict(zip(["contexts", "ids_below", "most_bytes", *names], left))
         listed = [{"id": contexts[at]["id"], **dict(zip(names, row))}

@@ -58,6 +58,26 @@ Test(memory, locked_memory_that_is_discarded_reads_as_zero_too) {
         cr_assert_eq(start[i], 0, "byte %zu", i);
 }
 
+Test(memory, the_kernel_counts_by_kind) {
+    struct os_kinds before = os_kinds();
+    int64_t sum = before.anonymous_bytes + before.file_bytes + before.shared_bytes;
+    cr_assert_lt(llabs(sum - os_rss_bytes()), 1 << 20);
+    cr_assert_gt(before.file_bytes, 100000);
+    size_t bytes = 8 << 20;
+    char *private = os_map(bytes);
+    memset(private, 1, bytes);
+    char *shared = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(shared, 1, bytes);
+    os_map(bytes); /* never touched */
+    struct os_kinds now = os_kinds();
+    /* The kernel may count up to some hundred KiB late. */
+    cr_assert_lt(llabs(now.anonymous_bytes - before.anonymous_bytes - (8 << 20)), 1 << 20);
+    cr_assert_lt(llabs(now.shared_bytes - before.shared_bytes - (8 << 20)), 1 << 20);
+    cr_assert_lt(llabs(now.file_bytes - before.file_bytes), 1 << 20);
+    cr_assert_lt(llabs(now.data_bytes - before.data_bytes - (16 << 20)), 1 << 20);
+    cr_assert_geq(now.swap_bytes, 0);
+}
+
 Test(memory, a_refusal_is_null) {
     cr_assert_null(os_map((size_t)1 << 62));
     cr_assert_null(os_map_aligned((size_t)1 << 62, 1 << 22));

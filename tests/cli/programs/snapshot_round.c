@@ -275,6 +275,8 @@ static void make_marks(struct model *model) {
         mark->uptime_s = i * 1.5;
         mark->slept_s = i * 2.25;
         mark->rss_bytes = i == 1 ? WIRE_UNKNOWN : (int64_t)i * 40960 + 1;
+        mark->elsewhere = i == 0 ? (struct wire_elsewhere){.private_bytes = WIRE_UNKNOWN}
+                                 : (struct wire_elsewhere){i * 4096, 0, INT64_C(1) << 58, 7, i - 1};
         mark->has_entries = i != 1;
         if (i == 2) {
             mark->left_out =
@@ -437,6 +439,7 @@ static void compare_rest(const struct model *a, const struct model *b) {
         if (strcmp(left->name, right->name) != 0 || left->uptime_s != right->uptime_s ||
             left->slept_s != right->slept_s || left->rss_bytes != right->rss_bytes ||
             left->has_entries != right->has_entries || left->entry_count != right->entry_count ||
+            memcmp(&left->elsewhere, &right->elsewhere, sizeof left->elsewhere) != 0 ||
             memcmp(&left->left_out, &right->left_out, sizeof left->left_out) != 0 ||
             memcmp(left->entries, right->entries, left->entry_count * sizeof *left->entries) != 0) {
             differ("mark", i);

@@ -200,6 +200,18 @@ static void write_left_out(struct json_writer *json, const struct wire_left_out 
     json_put_close(json, '}');
 }
 
+void emit_elsewhere(struct json_writer *json, const struct wire_elsewhere *elsewhere) {
+    if (elsewhere->private_bytes == WIRE_UNKNOWN)
+        return;
+    json_put_open(json, "elsewhere", '{');
+    json_put_integer(json, "private_bytes", elsewhere->private_bytes);
+    json_put_integer(json, "shared_bytes", elsewhere->shared_bytes);
+    json_put_integer(json, "file_bytes", elsewhere->file_bytes);
+    json_put_integer(json, "data_bytes", elsewhere->data_bytes);
+    json_put_integer(json, "swap_bytes", elsewhere->swap_bytes);
+    json_put_close(json, '}');
+}
+
 static void write_marks(struct json_writer *json, const struct model *model, bool entries) {
     json_put_open(json, "marks", '[');
     for (size_t i = 0; i < model->mark_count; i++) {
@@ -212,6 +224,7 @@ static void write_marks(struct json_writer *json, const struct model *model, boo
             json_put_decimal(json, "slept_s", mark->slept_s);
         if (mark->rss_bytes != WIRE_UNKNOWN)
             json_put_integer(json, "rss_bytes", mark->rss_bytes);
+        emit_elsewhere(json, &mark->elsewhere);
         if (mark->left_out.contexts > 0)
             write_left_out(json, &mark->left_out);
         if (entries && mark->has_entries) {

@@ -15,6 +15,8 @@
 void emit_json(const struct model *model, FILE *file, const struct model_write_options *options);
 /* Writes the figures as an object under the key `key`. */
 void emit_totals(struct json_writer *json, const char *key, const struct model_totals *totals);
+/* Writes the figures as an object under the key "elsewhere", or nothing if they are not known. */
+void emit_elsewhere(struct json_writer *json, const struct wire_elsewhere *elsewhere);
 /* Writes the frame of a context as an object under the key `key`. */
 void emit_frame(struct json_writer *json, const char *key, const struct model *model,
                 const struct model_context *context, bool names);

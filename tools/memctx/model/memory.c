@@ -100,18 +100,30 @@ static int64_t *find_sum(struct model_mappings *mappings, enum model_place_kind 
     }
 }
 
-static int64_t read_peak(pid_t pid) {
+/* Fills in the figures that the kernel counts. A figure that it does not tell becomes WIRE_UNKNOWN.
+ */
+static void read_counters(pid_t pid, struct model_mappings *mappings) {
+    const struct {
+        const char *format;
+        int64_t *bytes;
+    } lines[] = {{"VmHWM: %lld kB", &mappings->peak_rss_bytes},
+                 {"RssAnon: %lld kB", &mappings->counted_anonymous_bytes},
+                 {"RssFile: %lld kB", &mappings->counted_file_bytes},
+                 {"RssShmem: %lld kB", &mappings->counted_shared_bytes},
+                 {"VmData: %lld kB", &mappings->counted_data_bytes},
+                 {"VmSwap: %lld kB", &mappings->counted_swap_bytes}};
     char path[64], line[256];
     long long kib;
-    int64_t peak = WIRE_UNKNOWN;
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
     FILE *file = fopen(path, "re");
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        *lines[i].bytes = WIRE_UNKNOWN;
     while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "VmHWM: %lld kB", &kib) == 1)
-            peak = kib * 1024;
+        for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+            if (sscanf(line, lines[i].format, &kib) == 1)
+                *lines[i].bytes = kib * 1024;
     if (file)
         fclose(file);
-    return peak;
 }
 
 /* True for the control thread's memory: no other mapping has both flags, "wf" (empty after a fork)
@@ -234,7 +246,8 @@ static bool has_guard_inside(const struct model_place *place, int pagemap) {
 bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_mappings *mappings,
                        struct memory_places *places) {
     struct entries entries = read_entries(file, exe);
-    *mappings = (struct model_mappings){.peak_rss_bytes = WIRE_UNKNOWN};
+    *mappings = (struct model_mappings){.peak_rss_bytes = WIRE_UNKNOWN,
+                                        .counted_anonymous_bytes = WIRE_UNKNOWN};
     *places = (struct memory_places){cli_alloc(entries.count, sizeof *places->list), 0};
     for (size_t i = 0; i < entries.count; i++) {
         if (has_guard_inside(&entries.list[i].place, pagemap))
@@ -251,7 +264,6 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
     *mappings = (struct model_mappings){0};
     *places = (struct memory_places){0};
     snprintf(path, sizeof path, "/proc/%d/smaps", (int)pid);
-    int64_t peak = read_peak(pid);
     FILE *file = fopen(path, "re");
     if (!file)
         return false;
@@ -264,7 +276,7 @@ bool memory_read_mappings(pid_t pid, struct model_mappings *mappings,
     fclose(file);
     if (pagemap >= 0)
         close(pagemap);
-    mappings->peak_rss_bytes = peak;
+    read_counters(pid, mappings);
     return good;
 }
 

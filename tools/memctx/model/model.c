@@ -233,6 +233,15 @@ void model_tame_page(struct wire_page *page) {
         page->kind = page->context == WIRE_NONE ? WIRE_PAGE_MIXED : WIRE_PAGE_OWN;
 }
 
+void model_tame_elsewhere(struct wire_elsewhere *elsewhere) {
+    if (elsewhere->private_bytes != WIRE_UNKNOWN)
+        elsewhere->private_bytes = model_tame(elsewhere->private_bytes);
+    elsewhere->shared_bytes = model_tame(elsewhere->shared_bytes);
+    elsewhere->file_bytes = model_tame(elsewhere->file_bytes);
+    elsewhere->data_bytes = model_tame(elsewhere->data_bytes);
+    elsewhere->swap_bytes = model_tame(elsewhere->swap_bytes);
+}
+
 void model_add_totals(struct model_totals *sum, const struct model_totals *part) {
 #define X(name) sum->name = model_add(sum->name, part->name);
     MODEL_TOTALS(X)

@@ -93,7 +93,13 @@ enum model_flags {
     X(anonymous_bytes)  /* all else: memory of the library and of the program */                   \
     X(huge_bytes)       /* part of rss_bytes that is in huge pages */                              \
     X(swap_bytes)       /* in swap, so not part of rss_bytes */                                    \
-    X(peak_rss_bytes)   /* the highest resident set so far */
+    X(peak_rss_bytes)   /* the highest resident set so far */                                      \
+    /* by the kernel's counters, which struct wire_elsewhere has for a mark */                     \
+    X(counted_anonymous_bytes)                                                                     \
+    X(counted_file_bytes)                                                                          \
+    X(counted_shared_bytes)                                                                        \
+    X(counted_data_bytes)                                                                          \
+    X(counted_swap_bytes)
 
 struct model_mappings {
 #define X(name) int64_t name;
@@ -211,7 +217,8 @@ struct model_mark {
     /* uptime of the target when the mark was set; 0: not known, as in a JSON or packed snapshot */
     uint64_t uptime_ns;
     int64_t rss_bytes; /* resident set when the mark was set; WIRE_UNKNOWN: not known */
-    bool has_entries;  /* false: the counters are not loaded */
+    struct wire_elsewhere elsewhere; /* figures are in the range of model_tame */
+    bool has_entries;                /* false: the counters are not loaded */
     /* the contexts that have no entry; their sums may be WIRE_UNKNOWN */
     struct wire_left_out left_out;
     struct wire_mark_entry *entries; /* `context` is an index here, not an id */
@@ -390,6 +397,7 @@ void model_sort_resizes(struct model *model);
 const struct wire_resizes *model_resizes_of(const struct model *model, uint32_t context);
 /* Limits the figures of a page to values that a page can have, so that sums do not overflow. */
 void model_tame_page(struct wire_page *page);
+void model_tame_elsewhere(struct wire_elsewhere *elsewhere);
 void model_add_totals(struct model_totals *sum, const struct model_totals *part);
 /* Returns true if requested, block or reserved bytes, live chunks, allocs or frees are not 0. */
 bool model_totals_any(const struct model_totals *totals);

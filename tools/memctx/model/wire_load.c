@@ -401,7 +401,9 @@ static bool take_mark(struct loader *loader, struct records *records) {
                                 .slept_s = (double)wire.slept_ns / 1e9,
                                 .rss_bytes =
                                     wire.rss_bytes > 0 ? model_tame(wire.rss_bytes) : WIRE_UNKNOWN,
+                                .elsewhere = wire.elsewhere,
                                 .left_out = wire.left_out};
+    model_tame_elsewhere(&mark->elsewhere);
     memcpy(mark->name, wire.name, sizeof wire.name);
     cli_clean(mark->name);
     return true;

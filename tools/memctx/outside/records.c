@@ -153,6 +153,7 @@ static void read_marks(struct tables *tables, uint64_t address, uint32_t count) 
     char *slots = cli_alloc(count, size);
     bool good = reach_read(&tables->reach, address, slots, count * size) &&
                 tables->root.fields[OUTSIDE_mark_left_out].bytes == sizeof wire.left_out &&
+                tables->root.fields[OUTSIDE_mark_elsewhere].bytes == sizeof wire.elsewhere &&
                 tables->root.fields[OUTSIDE_mark_name].bytes == sizeof wire.name;
     if (!good)
         tables_miss(tables, "marks", address);
@@ -161,6 +162,7 @@ static void read_marks(struct tables *tables, uint64_t address, uint32_t count) 
         wire = (struct wire_mark){.uptime_ns = FIELD(tables, slot, mark, uptime_ns),
                                   .slept_ns = FIELD(tables, slot, mark, slept_ns),
                                   .rss_bytes = (int64_t)FIELD(tables, slot, mark, rss_bytes)};
+        memcpy(&wire.elsewhere, slot + OFFSET(tables, mark, elsewhere), sizeof wire.elsewhere);
         memcpy(wire.name, slot + OFFSET(tables, mark, name), sizeof wire.name);
         memcpy(&wire.left_out, slot + OFFSET(tables, mark, left_out), sizeof wire.left_out);
         wire.name[sizeof wire.name - 1] = '\0';

@@ -374,6 +374,7 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
         .uptime_s = (double)found->moment.uptime_ns / 1e9,
         .slept_s = (double)found->dump.slept_ns / 1e9,
         .rss_bytes = rss_of(found),
+        .elsewhere = {.private_bytes = WIRE_UNKNOWN},
         .has_entries = true,
         .entries = cli_alloc((size_t)found->moment.entries + 2, sizeof *mark->entries)};
     snprintf(mark->name, sizeof mark->name, "-%s", age);

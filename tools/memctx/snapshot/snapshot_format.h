@@ -255,6 +255,8 @@ enum snapshot_marks {
     MARKS_MOST = 7,      /* figure: the most bytes that one left-out context held */
     MARKS_SLEPT = 13,    /* number: PROCESS_SLEPT at the time when the mark was set */
     MARKS_RSS = 14,      /* figure: resident set at that time; 0: not known */
+    MARKS_HAS_ELSEWHERE = 15, /* number; 0: the next five figures are not known */
+    MARKS_ELSEWHERE = 16,     /* this column and the next four: SNAPSHOT_ELSEWHERE */
     /* this column and the next four: SNAPSHOT_MARK_FIGURES, sums over the left-out contexts */
     MARKS_SUMS = 8,
 };
@@ -271,6 +273,14 @@ enum snapshot_mark_entries {
     X(allocs)                                                                                      \
     X(frees)                                                                                       \
     X(requested_cum_bytes)
+
+/* The fields of struct wire_elsewhere. */
+#define SNAPSHOT_ELSEWHERE(X)                                                                      \
+    X(private_bytes)                                                                               \
+    X(shared_bytes)                                                                                \
+    X(file_bytes)                                                                                  \
+    X(data_bytes)                                                                                  \
+    X(swap_bytes)
 
 /* The fields of struct wire_page. A column without a comment holds numbers. */
 enum snapshot_pages {

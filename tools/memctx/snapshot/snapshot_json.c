@@ -11,6 +11,7 @@
 
 #include "model/tails.h"
 #include "snapshot/snapshot.h"
+#include "snapshot/snapshot_format.h"
 
 #define SCHEMA "memctx/1"
 
@@ -434,6 +435,14 @@ static void load_left_out(struct wire_left_out *out, const json_t *object) {
     };
 }
 
+/* The object is NULL in a snapshot of an earlier version. */
+static void load_elsewhere(struct wire_elsewhere *elsewhere, const json_t *object) {
+#define X(name) elsewhere->name = integer_of(object, #name);
+    SNAPSHOT_ELSEWHERE(X)
+#undef X
+    model_tame_elsewhere(elsewhere);
+}
+
 static void load_marks(struct model *model, const json_t *root) {
     const json_t *list = json_object_get(root, "marks");
     model->mark_count = json_array_size(list);
@@ -449,6 +458,7 @@ static void load_marks(struct model *model, const json_t *root) {
         mark->rss_bytes = json_integer_value(json_object_get(object, "rss_bytes"));
         if (mark->rss_bytes <= 0)
             mark->rss_bytes = WIRE_UNKNOWN;
+        load_elsewhere(&mark->elsewhere, json_object_get(object, "elsewhere"));
         load_left_out(&mark->left_out, json_object_get(object, "left_out"));
         const json_t *entries = json_object_get(object, "contexts");
         if (json_is_array(entries))

@@ -403,6 +403,17 @@ static void get_left_out(struct unpack_block *block, struct wire_left_out *out) 
 #undef X
 }
 
+static void get_elsewhere(struct unpack_block *block, struct wire_elsewhere *elsewhere) {
+    unsigned column = MARKS_ELSEWHERE;
+    bool known = unpack_number(block, MARKS_HAS_ELSEWHERE) != 0;
+#define X(name) elsewhere->name = unpack_figure(block, column++, 0);
+    SNAPSHOT_ELSEWHERE(X)
+#undef X
+    if (!known)
+        elsewhere->private_bytes = WIRE_UNKNOWN;
+    model_tame_elsewhere(elsewhere);
+}
+
 static void read_marks(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     model->marks = room(reader, model->marks, model->mark_count, sizeof *model->marks);
@@ -416,6 +427,7 @@ static void read_marks(struct snapshot_reader *reader) {
         mark->rss_bytes = unpack_figure(&reader->block, MARKS_RSS, 0);
         if (mark->rss_bytes <= 0)
             mark->rss_bytes = WIRE_UNKNOWN;
+        get_elsewhere(&reader->block, &mark->elsewhere);
         mark->has_entries = unpack_number(&reader->block, MARKS_HAS_ENTRIES) != 0;
         mark->entry_count = get_word(reader, MARKS_ENTRIES);
         get_left_out(&reader->block, &mark->left_out);

@@ -331,6 +331,15 @@ static void put_left_out(struct pack *pack, const struct wire_left_out *out) {
 #undef X
 }
 
+static void put_elsewhere(struct pack *pack, const struct wire_elsewhere *elsewhere) {
+    unsigned column = MARKS_ELSEWHERE;
+    bool known = elsewhere->private_bytes != WIRE_UNKNOWN;
+    pack_number(pack, MARKS_HAS_ELSEWHERE, known);
+#define X(name) pack_figure(pack, column++, known ? elsewhere->name : 0, 0);
+    SNAPSHOT_ELSEWHERE(X)
+#undef X
+}
+
 static void write_marks(struct snapshot_writer *writer) {
     struct pack *pack = writer->pack;
     const struct model *model = writer->model;
@@ -342,6 +351,7 @@ static void write_marks(struct snapshot_writer *writer) {
         pack_number(pack, MARKS_UPTIME, bits_of(mark->uptime_s));
         pack_number(pack, MARKS_SLEPT, bits_of(mark->slept_s));
         pack_figure(pack, MARKS_RSS, mark->rss_bytes == WIRE_UNKNOWN ? 0 : mark->rss_bytes, 0);
+        put_elsewhere(pack, &mark->elsewhere);
         pack_number(pack, MARKS_HAS_ENTRIES, mark->has_entries);
         pack_number(pack, MARKS_ENTRIES, mark->entry_count);
         put_left_out(pack, &mark->left_out);

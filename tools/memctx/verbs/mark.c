@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/json.h"
+#include "formats/emit.h"
 #include "formats/render.h"
 #include "verbs/reading.h"
 #include "verbs/verbs.h"
@@ -63,6 +64,7 @@ static void print_list_json(const struct model *model) {
         json_put_decimal(&json, "uptime_s", mark->uptime_s);
         json_put_decimal(&json, "slept_s", mark->slept_s);
         json_put_integer(&json, "rss_bytes", mark->rss_bytes);
+        emit_elsewhere(&json, &mark->elsewhere);
         json_put_boolean(&json, "automatic", model_is_kept_mark(mark));
         json_put_integer(&json, "left_out_contexts", (int64_t)mark->left_out.contexts);
         json_put_close(&json, '}');
