@@ -85,6 +85,8 @@ bool look_is_python(const struct model *model);
  * finding's advice and action to what the runtime offers: tools, or a setting for malloc. Sets no
  * action if the tool needs the process and look_may_act is false. */
 bool look_mapped_by_runtime(const struct model *model, struct finding *finding);
+/* True if the program's executable is a language runtime that is known to map memory itself. */
+bool look_has_runtime(const struct model *model);
 /* True if the program's language runtime may let its own heap grow beyond this size before it
  * collects garbage, even if few objects are alive. */
 bool look_runtime_may_fill(const struct model *model, int64_t bytes);

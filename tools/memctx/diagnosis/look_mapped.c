@@ -7,13 +7,16 @@
 
 #include "diagnosis/forecast.h"
 #include "diagnosis/look.h"
-#include "diagnosis/trend.h"
+#include "diagnosis/look_mapped.h"
 
 #define DAY_S 86400.0
 /* anonymous growth is reported only if the library's memory grew by at most OURS_MOST times as much
  */
 #define OURS_MOST 10
 #define THREADS_MIN 4 /* fewer new threads do not explain growth */
+
+#define GO                                                                                         \
+    "go" /* a program of Go is recognised by its functions: its executable may have any name */
 
 /* Language runtimes that map memory for objects themselves, by the name of their executable. PID in
  * a command is replaced by the pid. */
@@ -36,7 +39,7 @@ static const struct runtime {
      "and after 60 s, the classes that have the most objects:\n"
      "Thread.new { 2.times { sleep 30; p "
      "ObjectSpace.each_object(Object).map(&:class).tally.max_by(9, &:last) } }",
-     0},
+     32 * MIB},
     {"node",
      "node maps memory for the objects of the script itself. Two heap snapshots, some time apart, "
      "show which objects became more, and which objects refer to them.",
@@ -48,13 +51,29 @@ static const struct runtime {
      "min\", "
      "all of it has call paths.",
      "start the program again, with ERL_FLAGS=\"+Mea min\", then look again", 0},
+    {GO,
+     "Go maps memory for its objects itself. Its profile (package net/http/pprof) tells which call "
+     "paths allocated the live objects.",
+     "go tool pprof -base earlier.pb.gz http://HOST:PORT/debug/pprof/heap, some time after the "
+     "earlier profile",
+     0},
 };
+
+/* True if Go's runtime called malloc, as it does to start threads and to call C. */
+static bool is_go(const struct model *model) {
+    for (const struct model_frame *frame = model->frames; frame; frame = frame->next)
+        if (frame->names && frame->names->count > 0 && frame->names->functions[0].name &&
+            strncmp(frame->names->functions[0].name, "runtime.asmcgocall", 18) == 0)
+            return true;
+    return false;
+}
 
 /* Returns the program's runtime, or NULL if it has no known one. */
 static const struct runtime *runtime_of(const struct model *model) {
     const char *slash = strrchr(model->exe, '/'), *name = slash ? slash + 1 : model->exe;
     for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (fnmatch(runtimes[i].pattern, name, 0) == 0)
+        if (strcmp(runtimes[i].pattern, GO) == 0 ? is_go(model)
+                                                 : fnmatch(runtimes[i].pattern, name, 0) == 0)
             return &runtimes[i];
     return NULL;
 }
@@ -62,6 +81,10 @@ static const struct runtime *runtime_of(const struct model *model) {
 /* The heap of Java's collector ZGC is shared memory. */
 static bool is_java_heap(const struct model_place *place) {
     return place && place->path && strncmp(place->path, "/memfd:java_heap", 16) == 0;
+}
+
+bool look_has_runtime(const struct model *model) {
+    return runtime_of(model) != NULL;
 }
 
 bool look_runtime_may_fill(const struct model *model, int64_t bytes) {
@@ -81,54 +104,100 @@ static bool may_be_filling(const struct look *look, enum model_place_kind kind,
 
 /* True if the growth may be machine code that the runtime generates, and keeps up to a bound. */
 static bool is_generated_code(const struct look *look, enum model_place_kind kind) {
-    return kind == MODEL_PLACE_CODE && runtime_of(look->model);
+    return kind == MODEL_PLACE_CODE && look_has_runtime(look->model);
 }
 
-struct mapped_trend {
-    size_t from, to; /* indices of samples */
-    int64_t bytes;
-    double seconds, a_day;
-    bool slowing;
-    struct trend_line line; /* over all looks */
-};
+/* Growth along a line that begins after the first look has this many intervals, at least. A heap
+ * that is collected now and then rises straight for some intervals, too. */
+#define LINE_INTERVALS 6
+#define MANY_LOOKS 7 /* from this many on, a few of the looks decide whether growth slows down */
 
-static bool grows(const struct samples *samples, enum model_place_kind kind,
-                  struct mapped_trend *growth) {
-    size_t count = samples->mapped_count;
-    int64_t *values = cli_alloc(count, sizeof *values);
-    double *seconds = cli_alloc(count, sizeof *seconds);
-    for (size_t i = 0; i < count; i++) {
-        values[i] = samples->mapped[i].mapped.sums[kind];
-        seconds[i] = samples->mapped[i].uptime_s;
+/* True if the part of a series in which it grew becomes slower. */
+static bool slows_down(const double *seconds, const int64_t *values, size_t count) {
+    size_t few[TREND_FEW], chosen = count < MANY_LOOKS ? 0 : trend_few(seconds, count, few);
+    double x[TREND_FEW];
+    int64_t y[TREND_FEW];
+    for (size_t i = 0; i < chosen; i++) {
+        x[i] = seconds[few[i]];
+        y[i] = values[few[i]];
     }
-    struct trend trend = trend_of(values, count);
-    *growth = (struct mapped_trend){.from = trend.from, .to = trend.to};
-    if (trend.kind != TREND_NONE) {
-        growth->bytes = values[trend.to] - values[trend.from];
-        growth->seconds = seconds[trend.to] - seconds[trend.from];
-        growth->a_day = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * DAY_S : 0;
-        growth->slowing = trend_slows(seconds, values, count);
-        growth->line = trend_line(seconds, values, count);
-    }
-    free(values);
-    free(seconds);
-    return trend.kind != TREND_NONE;
+    return trend_slows(seconds, values, count) ||
+           (chosen > 0 &&
+            (trend_slows(x, y, chosen) || trend_bends(x, y, chosen) ||
+             trend_eases(seconds, values, count) || trend_wanes(seconds, values, count)));
 }
 
-/* Growth of pages of files is no warning, because the kernel can drop them at any time. Growth
- * below an old peak is none either, because a heap grows like that between two garbage collections.
- */
+/* Returns the first element of a straight rise up to the last one, which the series also has if it
+ * does not grow as a whole: a server fills its heap at the start, and leaks from then on. Returns 0
+ * if there is no such rise, or if it only leads back to where the series was before. */
+static size_t begin_of_line(const struct mapped_trend *growth) {
+    size_t last = growth->count - 1, from = growth->line.from;
+    if (!growth->line.steady || last - from < LINE_INTERVALS)
+        return 0;
+    int64_t highest = growth->values[from];
+    for (size_t i = 0; i < from; i++)
+        highest = larger(highest, growth->values[i]);
+    int64_t rise = growth->values[last] - growth->values[from];
+    return growth->values[last] - highest >= rise / 2 ? from : 0;
+}
+
+bool mapped_trend_find(struct mapped_trend *growth) {
+    struct trend trend = trend_of(growth->values, growth->count);
+    growth->line = trend_line(growth->seconds, growth->values, growth->count);
+    size_t begin = begin_of_line(growth), last = growth->count - 1;
+    bool late = begin > 0 && (trend.kind == TREND_NONE || begin <= growth->count / 2);
+    if (trend.kind == TREND_NONE && !late)
+        return false;
+    growth->from = late ? begin : trend.from;
+    growth->to = late ? last : trend.to;
+    const double *seconds = growth->seconds + growth->from;
+    const int64_t *values = growth->values + growth->from;
+    size_t count = growth->to - growth->from + 1;
+    growth->bytes = values[count - 1] - values[0];
+    growth->watched_s = seconds[count - 1] - seconds[0];
+    growth->a_day = growth->watched_s > 0 ? (double)growth->bytes / growth->watched_s * DAY_S : 0;
+    growth->slowing = slows_down(seconds, values, count);
+    growth->stopped = trend_stopped(seconds, values, count);
+    return true;
+}
+
+void mapped_trend_make(struct mapped_trend *growth, size_t capacity) {
+    *growth = (struct mapped_trend){.seconds = cli_alloc(capacity, sizeof *growth->seconds),
+                                    .values = cli_alloc(capacity, sizeof *growth->values)};
+}
+
+void mapped_trend_free(struct mapped_trend *growth) {
+    free(growth->seconds);
+    free(growth->values);
+}
+
+/* Collects the figures of one kind at the looks of --watch. */
+static void collect(const struct samples *samples, enum model_place_kind kind,
+                    struct mapped_trend *growth) {
+    mapped_trend_make(growth, samples->mapped_count);
+    for (size_t i = 0; i < samples->mapped_count; i++) {
+        growth->values[growth->count] = samples->mapped[i].mapped.sums[kind];
+        growth->seconds[growth->count++] = samples->mapped[i].uptime_s;
+    }
+}
+
+/* Growth below an old peak is no warning, because a heap grows like that between two garbage
+ * collections. */
+bool mapped_is_alarming(const struct look *look, const struct mapped_trend *growth) {
+    const struct samples *samples = look->input->samples;
+    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    return !growth->slowing && growth->count >= 4 && growth->a_day >= 64.0 * (double)MIB &&
+           growth->bytes >= floor_of(look, 4 * MIB, 5) &&
+           now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
+}
+
+/* Growth of pages of files is no warning, because the kernel can drop them at any time. */
 static enum severity severity_of_growth(const struct look *look, enum model_place_kind kind,
                                         const struct model_place *place,
                                         const struct mapped_trend *growth) {
-    const struct samples *samples = look->input->samples;
-    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
-    bool alarming = kind != MODEL_PLACE_FILE && !may_be_filling(look, kind, place) &&
-                    !is_generated_code(look, kind) && !growth->slowing &&
-                    samples->mapped_count >= 4 && growth->a_day >= 64.0 * (double)MIB &&
-                    growth->bytes >= floor_of(look, 4 * MIB, 5) &&
-                    now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
-    return alarming ? SEVERITY_WARNING : SEVERITY_INFO;
+    bool harmless = kind == MODEL_PLACE_FILE || may_be_filling(look, kind, place) ||
+                    is_generated_code(look, kind);
+    return !harmless && mapped_is_alarming(look, growth) ? SEVERITY_WARNING : SEVERITY_INFO;
 }
 
 /* Returns a text that names the mapping that grew most. The caller frees it. */
@@ -146,6 +215,12 @@ static char *tell_where(const struct mapped_growth *most, int64_t grown) {
     return text;
 }
 
+bool mapped_has_room(const struct look *look, const struct model_place *place) {
+    const struct limits_found *limit = look->input->limit;
+    int64_t rest = model_tame((int64_t)(place->end - place->start) - place->bytes);
+    return limit && rest < limit->left_bytes;
+}
+
 /* True if most of the growth is in one mapping that was there before, and has kept its size. A
  * database touches more and more of its buffers in this way. The growth ends when the whole mapping
  * is touched. A private mapping counts only if the limit leaves room for its untouched part,
@@ -155,10 +230,8 @@ static bool fills_mapping(const struct look *look, const struct mapped *earlier,
     const struct model_place *place = most->place;
     if (!place || most->bytes <= grown / 2)
         return false;
-    const struct limits_found *limit = look->input->limit;
-    int64_t rest = model_tame((int64_t)(place->end - place->start) - place->bytes);
-    bool has_room = place->kind == MODEL_PLACE_ANONYMOUS && limit && rest < limit->left_bytes;
-    if (place->kind != MODEL_PLACE_SHARED && !has_room)
+    if (place->kind != MODEL_PLACE_SHARED &&
+        (place->kind != MODEL_PLACE_ANONYMOUS || !mapped_has_room(look, place)))
         return false;
     for (size_t i = 0; i < earlier->place_count; i++)
         if (earlier->places[i].start == place->start && earlier->places[i].end == place->end)
@@ -271,18 +344,17 @@ static int64_t threads_at(const struct look *look, const int64_t *threads, doubl
 
 /* Returns the number of new threads if each interval between two looks has new threads and about as
  * much growth for each of them; else 0. */
-static int64_t threads_followed(const struct look *look, enum model_place_kind kind,
-                                const struct mapped_trend *growth, const int64_t *threads) {
-    const struct samples_mapped *mapped = look->input->samples->mapped;
-    int64_t all = threads_at(look, threads, mapped[growth->to].uptime_s) -
-                  threads_at(look, threads, mapped[growth->from].uptime_s);
+static int64_t threads_followed(const struct look *look, const struct mapped_trend *growth,
+                                const int64_t *threads) {
+    int64_t all = threads_at(look, threads, growth->seconds[growth->to]) -
+                  threads_at(look, threads, growth->seconds[growth->from]);
     if (all < THREADS_MIN)
         return 0;
     int64_t each = growth->bytes / all;
     for (size_t i = growth->from + 1; i <= growth->to; i++) {
-        int64_t bytes = mapped[i].mapped.sums[kind] - mapped[i - 1].mapped.sums[kind];
-        int64_t started = threads_at(look, threads, mapped[i].uptime_s) -
-                          threads_at(look, threads, mapped[i - 1].uptime_s);
+        int64_t bytes = growth->values[i] - growth->values[i - 1];
+        int64_t started = threads_at(look, threads, growth->seconds[i]) -
+                          threads_at(look, threads, growth->seconds[i - 1]);
         if (started < 1 || bytes < each * started / 2 || bytes > 2 * each * started)
             return 0;
     }
@@ -321,12 +393,11 @@ static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
     }
 }
 
-/* If threads explain the growth, sets the finding's call path, reason and advice. */
-static void tell_threads(struct look *look, struct finding *finding, enum model_place_kind kind,
+void mapped_tell_threads(struct look *look, struct finding *finding, enum model_place_kind kind,
                          const struct mapped_trend *growth) {
     int64_t *threads = cli_alloc(look->input->samples->count, sizeof *threads);
     uint32_t starter = look_new_threads(look, threads);
-    int64_t followed = threads_followed(look, kind, growth, threads);
+    int64_t followed = threads_followed(look, growth, threads);
     free(threads);
     if (starter == WIRE_NONE)
         return;
@@ -348,21 +419,17 @@ static void tell_threads(struct look *look, struct finding *finding, enum model_
                           "of threads do the work.";
     }
     bool told = kind == MODEL_PLACE_STACK || followed > 0;
-    if (told && !growth->slowing && look->input->samples->mapped_count >= 4)
+    if (told && !growth->slowing && growth->count >= 4)
         take_warning_of_chunks(look, finding);
 }
 
-/* Adds the growth to finding->use, from which forecast_tell_ends makes the texts `out`. This
- * finding gets such a text, too. Some limits count addresses, of which the growth in memory says
- * nothing. */
-static void tell_forecast(const struct look *look, struct finding *finding,
+void mapped_tell_forecast(const struct look *look, struct finding *finding,
                           const struct mapped_trend *growth) {
-    const struct samples_mapped *mapped = look->input->samples->mapped;
     const struct limits_found *limit = look->input->limit;
     if (limit && limits_counts_addresses(limit))
         return;
     const struct forecast forecast = {.bytes_per_s = growth->line.slope,
-                                      .since_s = mapped[growth->line.from].uptime_s,
+                                      .since_s = growth->seconds[growth->line.from],
                                       .blocks = 1,
                                       .memory = 1};
     forecast_use(finding, &forecast);
@@ -382,14 +449,14 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
         finding_new(look, rule, severity_of_growth(look, kind, most.place, growth), growth->bytes,
                     share(growth->bytes, all));
     char *where = tell_where(&most, growth->bytes);
-    char *a_day = look_a_day(growth->a_day, growth->seconds);
+    char *a_day = look_a_day(growth->a_day, growth->watched_s);
     finding->evidence = cli_format(
         "%s grew by %s to %s in %.1f s%s, over %zu looks%s%s", mapped_kinds[kind].name,
-        look_bytes(growth->bytes), look_bytes(all), growth->seconds, a_day, samples->mapped_count,
+        look_bytes(growth->bytes), look_bytes(all), growth->watched_s, a_day, samples->mapped_count,
         where, growth->slowing ? "; it grows less each time, like a cache that fills" : "");
     free(where);
     free(a_day);
-    char *time = look_time(growth->seconds);
+    char *time = look_time(growth->watched_s);
     finding->since = cli_format("at least %s ago", time);
     finding->action = most.place
                           ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
@@ -409,9 +476,9 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     if (kind == MODEL_PLACE_ANONYMOUS || is_java_heap(most.place))
         look_mapped_by_runtime(model, finding);
     if (kind == MODEL_PLACE_ANONYMOUS || kind == MODEL_PLACE_STACK)
-        tell_threads(look, finding, kind, growth);
+        mapped_tell_threads(look, finding, kind, growth);
     if (finding->severity > SEVERITY_INFO && growth->line.steady)
-        tell_forecast(look, finding, growth);
+        mapped_tell_forecast(look, finding, growth);
 }
 
 /* Compares the process's maps at the looks of `memctx doctor --watch`. */
@@ -427,8 +494,10 @@ static void look_at_maps(struct look *look, const struct rule *rule) {
         int64_t least = floor_of(look, MIB, 2);
         if (kind == MODEL_PLACE_ANONYMOUS)
             least = larger(least, ours);
-        if (grows(samples, (enum model_place_kind)kind, &growth) && growth.bytes >= least)
+        collect(samples, (enum model_place_kind)kind, &growth);
+        if (mapped_trend_find(&growth) && growth.bytes >= least)
             tell_growth(look, rule, (enum model_place_kind)kind, &growth);
+        mapped_trend_free(&growth);
     }
 }
 

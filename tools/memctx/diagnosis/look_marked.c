@@ -1,131 +1,303 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * look_marked.c - finds growth of memory that did not come from malloc, by the resident sets at the
- * marks.
+ * look_marked.c - finds growth of memory that did not come from malloc, by the figures that marks
+ * keep of it (struct wire_elsewhere), and by the kernel's counters now.
  *
- * A mark has no map of the process. So it does not say which part of the resident set did not come
- * from malloc; but this part was at most the whole resident set. If the memory that did not come
- * from malloc is larger now than the whole resident set at the mark, at least the difference became
- * resident since the mark. Mappings that are not full are left out, because a buffer of fixed size
- * that fills is no leak. A saved dump has no list of mappings, so for a saved dump the finding is
+ * A mark has no map of the process, so it does not say which mapping grew. The finding names the
+ * mappings that are large now. A mapping that is not full counts as a buffer that the program
+ * fills, which is no leak. A saved dump has no list of mappings, so for a saved dump the finding is
  * no warning.
  */
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "diagnosis/look.h"
-#include "diagnosis/trend.h"
+#include "diagnosis/forecast.h"
+#include "diagnosis/look_mapped.h"
 
-#define DAY_S 86400.0
 #define FULL_PART 32 /* a mapping is full if less than 1/FULL_PART of it is not resident */
-/* growth that goes on has at least 1/LATE_PART of its mean rate in the last interval */
-#define LATE_PART 4
+#define LARGE_PART                                                                                 \
+    8 /* only a mapping with 1/LARGE_PART of the growth may be a buffer that fills                 \
+       */
+#define SKEW_PART                                                                                  \
+    10                /* memory of malloc that grows this many times as fast may look like growth  \
+                       */
+#define AT_ONCE_S 2.0 /* a mark that was set less than this ago, ... */
+#define LONG_INTERVALS 12 /* growth over so many intervals, ... */
+#define LONG_S 3600.0     /* ... and so long, is no garbage */
+#define EMPTY_PART 16     /* ... and than 1/EMPTY_PART of the interval before, is left out */
 
-/* The resident sets from one mark on, and now. */
-struct marked {
-    double *seconds; /* uptimes */
-    int64_t *values; /* resident sets */
-    size_t count;
+/* The figures of struct wire_elsewhere that are resident, in the order of the findings. */
+enum marked_kind { MARKED_PRIVATE, MARKED_SHARED, MARKED_FILES, MARKED_KINDS };
+
+static const char *const kind_names[MARKED_KINDS] = {
+    "private memory that did not come from malloc",
+    "shared memory",
+    "mapped files",
 };
 
-/* Returns the resident bytes that did not come from malloc, without files, shared memory, code, and
- * mappings that are not full. */
-static int64_t count_full(const struct mapped *now) {
-    int64_t sum = now->sums[MODEL_PLACE_STACK] + now->sums[MODEL_PLACE_HEAP] +
-                  now->sums[MODEL_PLACE_ANONYMOUS];
+static int64_t figure_of(const struct wire_elsewhere *elsewhere, enum marked_kind kind) {
+    return kind == MARKED_PRIVATE  ? elsewhere->private_bytes
+           : kind == MARKED_SHARED ? elsewhere->shared_bytes
+                                   : elsewhere->file_bytes;
+}
+
+/* Returns the figures of now; private_bytes is WIRE_UNKNOWN if they are not known. */
+static struct wire_elsewhere find_now(const struct model *model) {
+    const struct model_mappings *counted = &model->mappings;
+    const struct wire_ledger *ledger = &model->ledger;
+    if (!model->has_mappings || counted->counted_anonymous_bytes == WIRE_UNKNOWN ||
+        ledger->segments_resident == WIRE_UNKNOWN || ledger->metadata_resident == WIRE_UNKNOWN)
+        return (struct wire_elsewhere){.private_bytes = WIRE_UNKNOWN};
+    int64_t ours = model_tame(ledger->segments_resident) + model_tame(ledger->metadata_resident) +
+                   model_tame(ledger->control_bytes);
+    return (struct wire_elsewhere){
+        .private_bytes = larger(0, model_tame(counted->counted_anonymous_bytes) - ours),
+        .shared_bytes = model_tame(counted->counted_shared_bytes),
+        .file_bytes = model_tame(counted->counted_file_bytes),
+        .data_bytes = larger(0, model_tame(counted->counted_data_bytes) -
+                                    model_tame(ledger->segments_mapped) -
+                                    model_tame(ledger->metadata_mapped)),
+        .swap_bytes = model_tame(counted->counted_swap_bytes)};
+}
+
+/* Collects the figures of one kind at the marks and now. If the last mark was set just now, the
+ * interval behind it shows nothing. */
+static void collect(const struct look *look, const struct wire_elsewhere *now,
+                    enum marked_kind kind, struct mapped_trend *growth) {
+    const struct model *model = look->model;
+    mapped_trend_make(growth, model->mark_count + 1);
+    for (size_t i = 0; i < model->mark_count; i++) { /* the oldest first */
+        const struct model_mark *mark = &model->marks[i];
+        if (mark->elsewhere.private_bytes == WIRE_UNKNOWN || mark->uptime_s >= model->uptime_s)
+            continue;
+        growth->seconds[growth->count] = mark->uptime_s;
+        growth->values[growth->count++] = figure_of(&mark->elsewhere, kind);
+    }
+    const double *last = growth->seconds + growth->count - 1;
+    double since_s = growth->count > 0 ? model->uptime_s - last[0] : 0;
+    if (growth->count > 1 && since_s < AT_ONCE_S && since_s < (last[0] - last[-1]) / EMPTY_PART)
+        growth->count--;
+    growth->seconds[growth->count] = model->uptime_s;
+    growth->values[growth->count++] = figure_of(now, kind);
+}
+
+/* Returns the mark of the first element of the growth. */
+static const struct model_mark *first_mark(const struct look *look,
+                                           const struct mapped_trend *growth) {
+    size_t i = 0;
+    while (look->model->marks[i].uptime_s != growth->seconds[growth->from])
+        i++;
+    return &look->model->marks[i];
+}
+
+/* True if the place holds memory of this kind. "[anon:NAME]" is private memory with a name. */
+static bool is_of_kind(const struct model_place *place, enum marked_kind kind) {
+    bool shared = place->kind == MODEL_PLACE_SHARED;
+    bool named = shared && place->path && strncmp(place->path, "[anon:", 6) == 0;
+    return kind == MARKED_FILES || place->kind == MODEL_PLACE_FILE
+               ? kind != MARKED_PRIVATE && place->kind == MODEL_PLACE_FILE
+               : (kind == MARKED_SHARED) == (shared && !named);
+}
+
+/* Returns how much of the growth may be in large mappings that the program made before, and fills
+ * now. */
+static int64_t count_filling(const struct look *look, const struct mapped *now,
+                             enum marked_kind kind, int64_t grown) {
+    int64_t sum = 0;
     for (size_t i = 0; i < now->place_count; i++) {
         const struct model_place *place = &now->places[i];
         int64_t size = model_tame((int64_t)(place->end - place->start));
-        if (place->kind == MODEL_PLACE_ANONYMOUS && place->bytes < size - size / FULL_PART)
-            sum -= place->bytes;
+        bool judged = is_of_kind(place, kind) && place->kind != MODEL_PLACE_HEAP &&
+                      place->kind != MODEL_PLACE_STACK;
+        if (judged && place->bytes < size - size / FULL_PART &&
+            place->bytes >= grown / LARGE_PART &&
+            (kind == MARKED_SHARED || mapped_has_room(look, place)))
+            sum += place->bytes;
     }
     return sum;
 }
 
-/* Collects the resident sets from the mark with the smallest one on. Of several such marks, takes
- * the last. */
-static struct marked collect(const struct look *look) {
-    const struct model *model = look->model;
-    struct marked marked = {.count = 0};
-    marked.seconds = cli_alloc(model->mark_count + 1, sizeof *marked.seconds);
-    marked.values = cli_alloc(model->mark_count + 1, sizeof *marked.values);
-    int64_t now = model_tame(model->ledger.rss_bytes), least = now;
-    for (size_t i = 0; i < model->mark_count; i++) { /* the oldest first */
-        const struct model_mark *mark = &model->marks[i];
-        if (mark->rss_bytes == WIRE_UNKNOWN || mark->uptime_s >= model->uptime_s)
+/* The mappings of one kind. */
+struct group {
+    const char *name;
+    enum model_place_kind kind;
+    int64_t bytes;
+    size_t count;
+    const struct model_place *largest; /* NULL: there is no list of mappings */
+};
+
+/* Adds the mappings of one kind to the group; `bytes` of the group becomes their sum. */
+static void add_places(struct group *group, const struct mapped *now, enum marked_kind kind) {
+    for (size_t i = 0; i < now->place_count; i++) {
+        const struct model_place *place = &now->places[i];
+        if (!is_of_kind(place, kind) || place->kind != group->kind || place->bytes <= 0)
             continue;
-        if (marked.count == 0 || mark->rss_bytes <= least) {
-            least = mark->rss_bytes;
-            marked.count = 0;
-        }
-        marked.seconds[marked.count] = mark->uptime_s;
-        marked.values[marked.count++] = mark->rss_bytes;
+        group->count++;
+        group->bytes += place->bytes;
+        if (!group->largest || place->bytes > group->largest->bytes)
+            group->largest = place;
     }
-    marked.seconds[marked.count] = model->uptime_s;
-    marked.values[marked.count++] = now;
-    return marked;
 }
 
-/* True if the resident set rose in the last interval, too. */
-static bool goes_on(const struct marked *marked) {
-    size_t last = marked->count - 1;
-    const double *x = marked->seconds;
-    const int64_t *values = marked->values;
-    double late = (double)(values[last] - values[last - 1]) * (x[last] - x[0]);
-    return late * LATE_PART >= (double)(values[last] - values[0]) * (x[last] - x[last - 1]);
+/* Finds the group of mappings that have most memory of this kind now. Shared memory may be a file
+ * in a tmpfs, too. For private memory and files the sums are better known than the single mappings.
+ */
+static struct group find_group(const struct mapped *now, enum marked_kind kind, int64_t grown) {
+    static const enum model_place_kind kinds[MARKED_KINDS][6] = {
+        [MARKED_PRIVATE] = {MODEL_PLACE_ANONYMOUS, MODEL_PLACE_HEAP, MODEL_PLACE_STACK,
+                            MODEL_PLACE_CODE, MODEL_PLACE_SHARED, MODEL_PLACE_KINDS},
+        [MARKED_SHARED] = {MODEL_PLACE_SHARED, MODEL_PLACE_FILE, MODEL_PLACE_KINDS},
+        [MARKED_FILES] = {MODEL_PLACE_FILE, MODEL_PLACE_KINDS},
+    };
+    struct group most = {.bytes = -1};
+    for (size_t i = 0; kinds[kind][i] != MODEL_PLACE_KINDS; i++) {
+        bool named = kind == MARKED_PRIVATE && kinds[kind][i] == MODEL_PLACE_SHARED;
+        struct group group = {.name = named ? "named mappings" : mapped_kinds[kinds[kind][i]].name,
+                              .kind = kinds[kind][i]};
+        add_places(&group, now, kind);
+        if (!named && group.kind != MODEL_PLACE_SHARED)
+            group.bytes = now->sums[group.kind];
+        if (group.bytes > most.bytes && (kind != MARKED_SHARED || most.bytes < grown / 2))
+            most = group;
+    }
+    return most;
 }
 
-/* Adds a finding. Growth below an old peak is no warning: a heap grows like that between two
- * garbage collections, and a service after a quiet night. */
-static void tell(struct look *look, const struct rule *rule, const struct marked *marked,
-                 const struct mapped *now, int64_t full) {
+/* Returns a clause that names the mappings. The caller frees it. */
+static char *tell_group(const struct group *group) {
+    const struct model_place *place = group->largest;
+    if (!place)
+        return cli_format("; %s are in %s now", look_bytes(group->bytes), group->name);
+    if (place->kind == MODEL_PLACE_STACK) /* there is a stack for each thread */
+        return cli_format("; %s are in %s now, in %zu mappings", look_bytes(group->bytes),
+                          group->name, group->count);
+    char *largest = cli_format("%s, is in %" PRIx64 "-%" PRIx64 " %s", look_bytes(place->bytes),
+                               place->start, place->end, place->path ? place->path : "[anon]");
+    char *text = group->count == 1
+                     ? cli_format("; now %s, %s", group->name, largest)
+                     : cli_format("; %s are in %s now, in %zu mappings; the largest part, %s",
+                                  look_bytes(group->bytes), group->name, group->count, largest);
+    free(largest);
+    return text;
+}
+
+/* True if the growth may be normal for the program's language runtime: a heap before its garbage is
+ * collected, or machine code that it generates and keeps up to a bound. A runtime that sets a bound
+ * to such a heap collects garbage in the course of long growth; Java may still not. */
+static bool may_be_runtime(const struct look *look, const struct mapped *now, enum marked_kind kind,
+                           const struct mapped_trend *growth) {
     const struct model *model = look->model;
-    size_t last = marked->count - 1;
-    int64_t bytes = full - marked->values[0];
-    double seconds = marked->seconds[last] - marked->seconds[0];
-    double a_day = seconds > 0 ? (double)bytes / seconds * DAY_S : 0;
-    bool slowing = trend_slows(marked->seconds, marked->values, marked->count);
-    bool alarming = !slowing && marked->count >= 4 && a_day >= 64.0 * (double)MIB &&
-                    bytes >= floor_of(look, 4 * MIB, 5) && now->place_count > 0 &&
-                    now->peak_bytes - now->rss_bytes <= bytes / 4 + MIB && goes_on(marked) &&
-                    !look_runtime_may_fill(model, full);
-    struct finding *finding = finding_new(look, rule, alarming ? SEVERITY_WARNING : SEVERITY_INFO,
-                                          bytes, share(bytes, look->rss_bytes));
-    char *per_day = look_a_day(a_day, seconds), *time = look_time(seconds);
-    finding->evidence = cli_format(
-        "%s that did not come from malloc are resident now, and at the first of %zu marks, %s ago, "
-        "the whole resident set was %s: so at least %s of such memory became resident since%s",
-        look_bytes(full), last, time, look_bytes(marked->values[0]), look_bytes(bytes), per_day);
+    bool long_watched = growth->to - growth->from >= LONG_INTERVALS && growth->watched_s >= LONG_S;
+    int64_t bytes = long_watched ? INT64_MAX - 1 : growth->values[growth->count - 1];
+    int64_t besides_code = growth->bytes - now->sums[MODEL_PLACE_CODE];
+    return kind == MARKED_PRIVATE &&
+           (look_runtime_may_fill(model, bytes) ||
+            (look_has_runtime(model) && besides_code < floor_of(look, 4 * MIB, 5)));
+}
+
+/* Says for how long the memory has grown; for steady growth also its rate, and when memory will be
+ * used up. */
+static void tell_since(const struct look *look, struct finding *finding, enum marked_kind kind,
+                       const struct mapped_trend *growth) {
+    const struct trend_line *line = &growth->line;
+    const double *seconds = growth->seconds;
+    char *time = look_time(growth->watched_s);
     finding->since = cli_format("at least %s ago", time);
-    finding->verdict = cli_format("in %s, at least %s were added to memory that did not come from "
-                                  "malloc",
-                                  time, look_bytes(bytes));
-    finding->sure = slowing ? "hardly a leak: it grows less each time, like a cache that fills"
-                    : now->place_count == 0
-                        ? "open: a saved dump does not tell which mappings the program fills"
-                        : "likely: the resident set grew from mark to mark; whether the program "
-                          "still uses the memory is not known";
-    if (look_may_act(model))
-        finding->action = cli_format("memctx doctor %s --watch 60", look->input->target);
-    finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
-    finding->overshadows = true;
-    look_mapped_by_runtime(model, finding);
-    free(per_day);
+    finding->verdict =
+        cli_format("in %s, %s were added to %s", time, look_bytes(growth->bytes), kind_names[kind]);
     free(time);
+    if (finding->severity == SEVERITY_INFO || !line->steady)
+        return;
+    const struct forecast forecast = {.bytes_per_s = line->slope,
+                                      .since_s = seconds[line->from],
+                                      .step_s = seconds[line->from + 1] - seconds[line->from],
+                                      .began = line->from > 0};
+    forecast_tell_rate(look, finding, &forecast);
+    char *rate = finding->verdict;
+    finding->verdict = cli_format("%s in %s", rate, kind_names[kind]);
+    free(rate);
+    mapped_tell_forecast(look, finding, growth);
+}
+
+static const char *how_sure(const struct mapped *now, enum marked_kind kind, bool runtime,
+                            const struct mapped_trend *growth) {
+    return growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
+           : runtime ? "open: this runtime lets its heap grow up to a bound before it collects "
+                       "garbage, and keeps the code that it generates"
+           : kind == MARKED_FILES ? "open: the kernel drops pages of files when it needs memory"
+           : now->place_count == 0
+               ? "open: a saved dump does not tell which mappings the program fills"
+           : growth->count < 4 ? "open: fewer than four looks show no trend"
+                               : "likely: it grew from mark to mark; whether the program still "
+                                 "uses the memory is not known";
+}
+
+/* `bytes`: the growth without mappings that the program fills. */
+static void tell(struct look *look, const struct rule *rule, enum marked_kind kind,
+                 const struct mapped_trend *growth, int64_t bytes, int64_t swapped) {
+    const struct samples *samples = look->input->samples;
+    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    struct group group = find_group(now, kind, growth->bytes);
+    bool runtime = may_be_runtime(look, now, kind, growth);
+    bool alarming = kind != MARKED_FILES && now->place_count > 0 && !runtime &&
+                    bytes >= floor_of(look, 4 * MIB, 5) && mapped_is_alarming(look, growth);
+    int64_t all = growth->values[growth->to];
+    struct finding *finding = finding_new(look, rule, alarming ? SEVERITY_WARNING : SEVERITY_INFO,
+                                          bytes, share(bytes, all));
+    char *where = tell_group(&group), *time = look_time(growth->watched_s);
+    char *a_day = look_a_day(growth->a_day, growth->watched_s);
+    char *swap = swapped < MIB ? cli_copy("")
+                               : cli_format("; besides, %s more of the process are in swap",
+                                            look_bytes(swapped));
+    finding->evidence = cli_format(
+        "%s grew by %s to %s in %s%s, over %zu marks and now%s%s%s", kind_names[kind],
+        look_bytes(growth->bytes), look_bytes(all), time, a_day, growth->count - 1, where, swap,
+        growth->slowing ? "; it grows less each time, like a cache that fills" : "");
+    free(swap);
+    free(where);
+    free(time);
+    free(a_day);
+    finding->sure = how_sure(now, kind, runtime, growth);
+    if (group.largest && look_may_act(look->model))
+        finding->action = cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
+                                     group.largest->start, look->model->pid);
+    finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
+    finding->overshadows = kind != MARKED_FILES;
+    tell_since(look, finding, kind, growth);
+    if (kind == MARKED_PRIVATE && group.kind == MODEL_PLACE_ANONYMOUS)
+        look_mapped_by_runtime(look->model, finding);
+    if (group.kind == MODEL_PLACE_ANONYMOUS || group.kind == MODEL_PLACE_STACK)
+        mapped_tell_threads(look, finding, group.kind, growth);
+}
+
+static void look_at_kind(struct look *look, const struct rule *rule,
+                         const struct wire_elsewhere *at_now, enum marked_kind kind) {
+    const struct samples *samples = look->input->samples;
+    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    struct mapped_trend growth;
+    collect(look, at_now, kind, &growth);
+    if (growth.count >= 2 && mapped_trend_find(&growth) && !growth.stopped) {
+        const struct model_mark *mark = first_mark(look, &growth);
+        const struct wire_elsewhere *then = &mark->elsewhere;
+        int64_t ours = now->segments_bytes - (model_tame(mark->rss_bytes) - then->private_bytes -
+                                              then->shared_bytes - then->file_bytes);
+        bool extended =
+            kind == MARKED_PRIVATE && at_now->data_bytes - then->data_bytes >= growth.bytes / 2;
+        int64_t filling = extended ? 0 : count_filling(look, now, kind, growth.bytes);
+        int64_t bytes = growth.bytes - filling, least = floor_of(look, MIB, 2);
+        if (kind == MARKED_PRIVATE)
+            least = larger(least, ours / SKEW_PART);
+        if (bytes >= least && bytes >= growth.bytes / 2)
+            tell(look, rule, kind, &growth, bytes, at_now->swap_bytes - then->swap_bytes);
+    }
+    mapped_trend_free(&growth);
 }
 
 void look_for_marked_growth(struct look *look, const struct rule *rule) {
-    const struct samples *samples = look->input->samples;
-    if (samples->mapped_count == 0)
+    struct wire_elsewhere now = find_now(look->model);
+    if (look->input->samples->mapped_count == 0 || now.private_bytes == WIRE_UNKNOWN)
         return;
-    const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
-    int64_t full = count_full(now);
-    struct marked marked = collect(look);
-    size_t last = marked.count - 1;
-    int64_t bytes = full - marked.values[0], rise = marked.values[last] - marked.values[0];
-    if (marked.count >= 2 && bytes >= floor_of(look, MIB, 2) && bytes >= rise / 2 &&
-        trend_of(marked.values, marked.count).kind != TREND_NONE &&
-        !trend_stopped(marked.seconds, marked.values, marked.count))
-        tell(look, rule, &marked, now, full);
-    free(marked.seconds);
-    free(marked.values);
+    for (int kind = 0; kind < MARKED_KINDS; kind++)
+        look_at_kind(look, rule, &now, (enum marked_kind)kind);
 }

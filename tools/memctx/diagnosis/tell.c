@@ -480,29 +480,6 @@ static void print_finding(const struct model *model, const struct finding *findi
         print_command(harmless ? "to see more: " : "next:", finding->action, NULL);
 }
 
-#define NOT_WATCHED_BYTES (8 * MIB)
-#define NOT_WATCHED_SHARE 4 /* print_not_watched needs at least 1/4 of the resident set */
-
-/* If there is much memory that is not from malloc, says how to find out whether this memory grows.
- * Marks have the whole resident set only, so they mostly do not show it. */
-static void print_not_watched(const struct findings_input *input) {
-    static const char *const keys[] = {"stacks_bytes", "brk_heap_bytes", "shared_bytes",
-                                       "own_mappings_bytes"};
-    int64_t bytes = 0;
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        bytes += larger(0, look_line_of(input->ledger, keys[i]));
-    if (input->model->from_snapshot || input->model->how || bytes < NOT_WATCHED_BYTES ||
-        bytes < input->ledger->rss_bytes / NOT_WATCHED_SHARE)
-        return;
-    char *line = cli_format("Of the memory that is not from malloc, %s are no files. Marks show at "
-                            "most a part of the growth of this memory, but memctx doctor %s "
-                            "--watch 60 shows all",
-                            look_bytes(bytes), input->target);
-    putchar('\n');
-    wrap_print(line, 0, 0);
-    free(line);
-}
-
 /* Says that there are too few marks to find leaks, and how to get more. `left_out`: number of marks
  * that samples_to_judge left out. */
 static void print_few_marks(const struct findings_input *input, size_t marks, size_t left_out) {
@@ -561,6 +538,4 @@ void tell_findings(const struct findings_input *input, const struct findings *fi
     }
     if (marks < 3)
         print_few_marks(input, marks, input->samples->count - judged.count);
-    if (input->samples->mapped_count < 2)
-        print_not_watched(input);
 }
