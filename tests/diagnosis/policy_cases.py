@@ -5,7 +5,7 @@ import re
 import harness
 from harness import Target, check, check_equal, runtime_dir, test, test_named
 from more_cases import more_c, more_cc
-from planted import command, doctor
+from planted import command, doctor, planted
 from text import labelled, told
 
 # case -> (rows, smallest and largest bytes, alignment, order of frees, policies that must be
@@ -114,6 +114,24 @@ def policy_python_rows():
 
 
 # --- rounding that no policy saves ----------------------------------------------------------------
+
+@test
+def policy_jobs_that_another_thread_frees():
+    """generation and bump are not offered for chunks that another thread frees, whose order is not
+    known: in `behind` the newest are freed first, and these policies would need more memory."""
+    with runtime_dir() as directory, planted(directory, "behind") as target:
+        seen = 0
+        for _ in range(4):
+            check_equal(target.hear(60), "look", "what the program says")
+            target.wait_socket()
+            pinners = command(target, "frag", target.pid)["pinners"]
+            seen += len(pinners)
+            offered = [(one["what_if"]["generation_bytes"], one["what_if"]["bump_bytes"])
+                       for one in pinners]
+            check(all(pair == (0, 0) for pair in offered), f"offered: {offered}")
+            target.say("")
+    check(seen > 0, "frag predicts nothing at all")
+
 
 def check_rounding(target, now, fix):
     """Checks that the finding "rounding" comes once, and its text at the labels "now" and "fix"."""

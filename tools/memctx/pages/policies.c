@@ -31,6 +31,7 @@
 /* the order of frees is judged only if at least one chunk was freed for every TURNED_OVER live
  * ones */
 #define TURNED_OVER 4
+#define FOREIGN_PART 4 /* the order is not known if other threads freed 1/FOREIGN_PART of all */
 /* chunks of different sizes are rounded up by 0 to 15 bytes, by this number on average */
 #define SMALLEST_MEAN 7.5
 
@@ -158,9 +159,21 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
     return saving(held, bytes_for_chunks(live, bytes, spread) * held / room);
 }
 
+/* True if threads freed many chunks that other threads allocated. Such blocks come back to their
+ * pages in batches, so the pages do not show in which order they were freed. */
+static bool is_freed_elsewhere(const struct model *model, const struct model_figures *figures) {
+    int64_t foreign = 0;
+    for (uint32_t i = 0; i < figures->view_count; i++) {
+        const struct model_totals *view = &model->views[figures->first_view + i].totals;
+        int64_t more = model_tame(view->frees) - model_tame(view->allocs);
+        foreign = model_tame(foreign + (more > 0 ? more : 0));
+    }
+    return foreign > model_tame(figures->self.frees) / FOREIGN_PART;
+}
+
 /* True if the context's chunks may be freed in another order than they are allocated. */
-static bool has_another_order(const struct model_figures *figures, const struct block_size *sizes,
-                              size_t count) {
+static bool has_another_order(const struct model *model, const struct model_figures *figures,
+                              const struct block_size *sizes, size_t count) {
     double partial = 0, free_blocks = 0;
     double heaps = figures->view_count > 1 ? figures->view_count : 1;
     for (size_t i = 0; i < count; i++) {
@@ -169,7 +182,8 @@ static bool has_another_order(const struct model_figures *figures, const struct 
     }
     if (model_tame(figures->self.frees) < model_tame(figures->self.live_chunks) / TURNED_OVER)
         return false;
-    return partial < 1 || partial > PARTIAL_MOST * heaps * (double)count ||
+    return is_freed_elsewhere(model, figures) || partial < 1 ||
+           partial > PARTIAL_MOST * heaps * (double)count ||
            free_blocks < FREE_IN_PARTIAL * partial;
 }
 
@@ -250,7 +264,7 @@ static struct policies_saving predict(const struct model *model,
     if (!has_kept_its_pages(model, figures, sizes, count))
         return (struct policies_saving){0};
     struct policies_saving saving = {.slab_bytes = slab_saving(sizes, count)};
-    if (!has_another_order(figures, sizes, count))
+    if (!has_another_order(model, figures, sizes, count))
         saving.serial_bytes = serial_saving(sizes, count, &figures->self);
     return saving;
 }

@@ -94,7 +94,7 @@ char *choose_write(const struct choice *choice) {
 void choose_contexts(struct chosen *chosen, struct target *target, struct model *model,
                      const struct choice *choice) {
     struct target_load_options load = {
-        .flags = MODEL_PINNED | MODEL_RESIDENT, .pages = true, .held = true};
+        .flags = MODEL_PINNED | MODEL_RESIDENT | MODEL_THREADS, .pages = true, .held = true};
     const char *site = choice->site;
     target_load(target, model, &load);
     if (site)

@@ -464,6 +464,8 @@ int frag_main(int argc, char **argv) {
                                        .mappings = !request.quick,
                                        .pages = !request.quick};
     target_open(&target, reading_target_word(argc, argv, 1));
+    if (!request.quick && (!target.is_snapshot || target.client.outside))
+        load.flags |= MODEL_THREADS; /* for predictions; a snapshot may have no thread views */
     /* Without --quick, names are looked up while the pages are read. --quick reads the pages first,
      * in their light form: they tell which contexts are shown, and only these get names. */
     bool *shown = NULL;
