@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
@@ -703,6 +704,22 @@ for round in range(5):
     print("look", flush=True)
     sys.stdin.readline()
 """
+
+
+@test
+def unseen_plug_ins_that_are_loaded():
+    """What the dynamic loader keeps for plug-ins that are loaded one after the other is no alarm:
+    it loads no file twice."""
+    program = harness.build_program("tests/diagnosis/plugger.c")
+    with runtime_dir() as directory:
+        library = os.path.join(directory, "plug.so")
+        source = os.path.join(directory, "plug.c")
+        with open(source, "w", encoding="ascii") as file:
+            file.write("int plug(int x) { return x + 1; }\n")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        with Target([program, library, directory], directory, MEMCTX_CONTROL="eager") as target:
+            found = found_at(target, 5)["findings"]
+    check_equal([one["title"] for one in found if one["severity"] in ALARMING], [], "alarms")
 
 
 @test

@@ -12,6 +12,7 @@
 #include "diagnosis/replaced.h"
 #include "diagnosis/rhythm.h"
 
+#define LOADER_MOST MIB         /* so little memory of the dynamic loader is no leak */
 #define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
 /* Limits for growth that is spread over many paths: least and most number of paths (the search
@@ -286,6 +287,8 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         const struct blame_suspect *suspect = &blame->suspects[i];
         struct growth growth = growth_of_suspect(look, series, growths, suspect);
         enum severity severity = growth_severity(look, intervals, &growth);
+        if (growth.bytes < LOADER_MOST && origin_is_loader(look, suspect))
+            severity = SEVERITY_INFO; /* plug-ins that are loaded one after the other */
         if (severity == SEVERITY_INFO && growth.bytes < floor)
             continue;
         struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);

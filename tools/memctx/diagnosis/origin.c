@@ -20,6 +20,29 @@ bool origin_is_java(const struct look *look, const struct finding *finding) {
     return false;
 }
 
+/* True if a function on the path has a name with this word. */
+static bool leads_through(const struct model *model, uint32_t context, const char *word) {
+    for (; context != WIRE_NONE; context = model->contexts[context].parent) {
+        const struct model_names *names = model->contexts[context].frame->names;
+        if (names && names->count > 0 && names->functions[0].name &&
+            strstr(names->functions[0].name, word))
+            return true;
+    }
+    return false;
+}
+
+bool origin_is_loader(const struct look *look, const struct blame_suspect *suspect) {
+    const struct model *model = look->model;
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t context = suspect->members[k], module = model->contexts[context].frame->module;
+        if (module == WIRE_NONE ||
+            strncmp(frames_module_name(model, module), "ld-linux", strlen("ld-linux")) != 0 ||
+            !leads_through(model, context, "dlopen"))
+            return false;
+    }
+    return suspect->count > 0;
+}
+
 /* True if code of this module calls the allocators of Python, whose chunks tracemalloc knows: the
  * interpreter and the modules that come with it. */
 static bool is_part_of_python(const struct model_module *module) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * origin.h - tells whether memory was allocated for Java, for a script, or by libraries.
+ * origin.h - tells whether memory was allocated for Java, for a script, by libraries, or by the
+ * dynamic loader.
  *
  * For: advice. The call paths of such memory show the functions of a virtual machine or of an
  * interpreter, and not the code that the user wrote.
@@ -13,6 +14,9 @@
 /* True if Java code allocated the finding's chunks, through a native method. Such a path leads
  * through code that the virtual machine compiled, which has no names. */
 bool origin_is_java(const struct look *look, const struct finding *finding);
+/* True if the dynamic loader itself allocated all of the suspect's chunks, for dlopen. It loads no
+ * file twice, so these chunks have a bound. */
+bool origin_is_loader(const struct look *look, const struct blame_suspect *suspect);
 /* True if more than half of the suspect's memory was allocated by libraries, or by modules that do
  * not come with Python. Libraries and such modules may call malloc itself. */
 bool origin_is_libraries(const struct look *look, const struct blame_suspect *suspect);
