@@ -111,10 +111,13 @@ static bool place_by_rule(uint32_t context, uint8_t rule, uint8_t before) {
 /* Notes the context's rule, and whether the rule holds. True: the context has a new placement, or
  * new terms. Under tree_lock. */
 static bool apply_rule(uint32_t context, uint8_t rule, uint8_t before) {
+    bool named = tree_is_named(context);
     if (!set_rule(context, rule))
         return false;
     bool moved = place_by_rule(context, rule, before);
-    bool idle = tree_is_named(context) || (is_by_hand(context) && !terms_table[rule].flags);
+    /* From checks in the calls above, gcc 16 infers ids that do not exist. Such an id given to
+     * tree_is_named here would be an error (-Wstringop-overflow). */
+    bool idle = named || (is_by_hand(context) && !terms_table[rule].flags);
     if (rule && idle)
         set_rule(context, rule | RULE_IDLE);
     return moved;

@@ -16,6 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#ifndef SYS_openat2 /* glibc before 2.32 */
+#define SYS_openat2 __NR_openat2
+#endif
+
 /* The kernel gives up with EAGAIN if files are renamed while it follows a path with "..". */
 #define TRIES 8
 

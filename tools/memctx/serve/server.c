@@ -24,12 +24,13 @@
 /* --- requests and connections -------------------------------------------------------------- */
 
 /* libmicrohttpd calls this function with the address of a request, before it takes the arguments
- * out of the address. Cuts off a query that is too long. If libmicrohttpd 0.9.75 has no memory for
- * an argument, it closes the connection without an answer. */
+ * out of the address, which it lets be changed. Cuts off a query that is too long. If libmicrohttpd
+ * 0.9.75 has no memory for an argument, it closes the connection without an answer. */
 static void *begin_address(void *closure, const char *url, struct MHD_Connection *http) {
     struct connection *connection =
         mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-    char *query = url ? strchr(url, '?') : NULL;
+    /* strchr of glibc 2.43 keeps the qualifier const */
+    char *query = url ? strchr((char *)(uintptr_t)url, '?') : NULL;
     size_t arguments = 0;
     (void)closure;
     for (const char *at = query; at; at = strchr(at + 1, '&'))
