@@ -251,7 +251,10 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     policy_rules_init(trusted ? getenv("MEMCTX_RULES") : NULL, ranges, &warnings);
     print_warnings(&warnings);
     os_identity_init();
-    os_libc_init(options.verify || has_cxx_library());
+    /* Before glibc 2.34 this calls malloc. A malloc in front of this library's may not work yet;
+     * then the process has no control thread, unless it is linked with libpthread. */
+    if (rebind_is_ours((uintptr_t)&malloc))
+        os_libc_init(options.verify || has_cxx_library());
     unwind_rules_init();
     unwind_rules_new_generation(); /* earlier traces do not have options.depth */
     policy_rules_begin(ranges);
