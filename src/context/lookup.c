@@ -230,7 +230,12 @@ INLINE struct view *look_up_traced(struct heap *heap, uintptr_t frame, unsigned 
     struct paths *paths = paths_of(heap);
     uint64_t hash;
     uint32_t found = paths->found, cost = COST_SEARCH;
-    struct view *view = cache_search(paths, frame, &hash);
+    struct view *view = NULL;
+    /* With MEMCTX_VERIFY, context_view_searched makes no guess, and guesses are to be compared. */
+    if (UNLIKELY(load_relaxed(&options.verify) > 0) && paths->fold_epoch)
+        view = cache_guess_folded(paths, frame);
+    if (!view)
+        view = cache_search(paths, frame, &hash);
     if (!view) {
         view = walk_to_keep(heap, frame, depth, size, hash);
         cost = COST_SEARCH + cost_walk(paths);
@@ -353,9 +358,14 @@ static NOINLINE struct view *view_past(struct heap *heap, uintptr_t frame, size_
 
 NOINLINE struct view *context_view_searched(struct heap *heap, uintptr_t frame, size_t size) {
     heap_await(heap);
-    if (paths_of(heap)->replay_generation == load_relaxed(&unwind_rules_generation))
+    struct paths *paths = paths_of(heap);
+    uint32_t generation = load_relaxed(&unwind_rules_generation);
+    if (paths->replay_generation == generation)
         return view_past(heap, frame, size);
-    return look_up(heap, frame, size);
+    struct view *view = NULL;
+    if (paths->fold_epoch && paths->fast_generation == generation)
+        view = cache_guess_folded(paths, frame);
+    return view ? view : look_up(heap, frame, size);
 }
 
 void context_switch(struct heap *heap, struct view *view) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Finds, keeps and gives up traces; see cache.h. */
-#include "path/cache.h"
 #include "os/meta.h"
+#include "path/trace.h"
 #include "region/tables.h"
 
 #define ASTRAY_FIRST 256      /* first value of paths.astray_max */
@@ -47,12 +47,6 @@ static uint32_t hint_count(uint32_t room) {
 /* Returns the bytes of the places and of the lists of tails, which stand behind the places. */
 static size_t place_bytes(uint32_t room) {
     return room * (2 * sizeof(struct trace_place) + sizeof(struct trace_tail *));
-}
-
-/* Returns the list of tails with this hash in tables for `room` traces. The lists stand behind the
- * places. */
-static struct trace_tail **tail_list(struct trace_place *places, uint32_t room, uint32_t hash) {
-    return (struct trace_tail **)(void *)(places + 2UL * room) + (hash & (room - 1));
 }
 
 static size_t trace_bytes(uint32_t room) {
@@ -158,72 +152,6 @@ bool cache_make(struct paths *paths) {
     return true;
 }
 
-/* --- tails ------------------------------------------------------------------------------------ */
-
-#define TAIL_BLOCK_LEAST 1024U /* bytes of the smallest block */
-#define TAIL_BLOCK_MOST 16384U /* bytes of the largest block */
-#define TAIL_BLOCK_SHARE 4U    /* a new block has about 1/TAIL_BLOCK_SHARE of the bytes of all */
-
-/* Adds a block of memory for tails. False: out of memory, or the budget is used up. */
-static bool tails_grow(struct paths *paths) {
-    struct tail_block *last = paths->tails;
-    uint32_t all = last ? last->all_bytes : 0, bytes = TAIL_BLOCK_LEAST;
-    while (bytes < TAIL_BLOCK_MOST && bytes < all / TAIL_BLOCK_SHARE)
-        bytes *= 2;
-    if (!tables_take(bytes, TABLES_TRACE))
-        return false;
-    struct tail_block *block = meta_alloc(bytes);
-    if (!block) {
-        tables_add_traces(-(int64_t)bytes);
-        return false;
-    }
-    *block = (struct tail_block){
-        .next = last, .bytes = bytes, .used = TAIL_HEADER_BYTES, .all_bytes = all + bytes};
-    paths->tails = block;
-    return true;
-}
-
-static void tails_free(struct paths *paths) {
-    while (paths->tails) {
-        struct tail_block *block = paths->tails;
-        paths->tails = block->next;
-        tables_add_traces(-(int64_t)block->bytes);
-        meta_free(block, block->bytes);
-    }
-}
-
-/* Returns memory for a tail. NULL: out of memory, or the budget is used up. */
-static struct trace_tail *tail_take(struct paths *paths) {
-    struct tail_block *block = paths->tails;
-    struct trace_tail *tail = block ? block->unused : NULL;
-    if (tail) {
-        block->unused = tail->outer;
-    } else if ((block && block->bytes - block->used >= sizeof *tail) || tails_grow(paths)) {
-        block = paths->tails;
-        tail = (struct trace_tail *)(void *)((char *)block + block->used);
-        block->used += (uint32_t)sizeof *tail;
-    }
-    paths->trace_bytes += tail ? sizeof *tail : 0;
-    return tail;
-}
-
-/* Puts a tail without users, and all tails that only it leads to, on the list of unused tails. */
-static void tail_drop(struct paths *paths, struct trace_tail *tail) {
-    while (tail && !tail->users) {
-        struct trace_tail *outer = tail->outer;
-        struct trace_tail **at = tail_list(paths->places, paths->trace_room, tail->hash);
-        while (*at != tail)
-            at = &(*at)->next;
-        *at = tail->next;
-        tail->outer = paths->tails->unused;
-        paths->tails->unused = tail;
-        paths->trace_bytes -= (uint32_t)sizeof *tail;
-        if (outer)
-            outer->users--;
-        tail = outer;
-    }
-}
-
 /* Goes on to the next trace, in the order of their numbers, 1 to `count` - 1: this trace is now
  * paths->oldest. Empties the place that leads to it. */
 static void forget_oldest(struct paths *paths, uint32_t count) {
@@ -304,6 +232,27 @@ static uint32_t trace_compare(const struct trace *trace, const stack_word *words
     }
 }
 
+/* Like trace_compare, for a folded trace. */
+static uint32_t folded_compare(const struct trace *trace, const stack_word *words,
+                               uint64_t *found) {
+    const struct trace_range *range = trace->ranges;
+    const struct trace_tail *tail = trace->tail;
+    uint32_t left = trace->groups, passed = 0;
+    for (;;) {
+        for (; left; range++, left--, passed++)
+            if (!range_holds(range, words)) {
+                *found = words[range->word];
+                return passed;
+            }
+        if (!tail)
+            return UINT32_MAX;
+        words = (const stack_word *)tail->base;
+        range = tail->ranges;
+        left = TRACE_RANGES;
+        tail = tail->outer;
+    }
+}
+
 /* Called when the first guess was wrong. There are two ways to make the first guess: with the last
  * trace, or without it. A wrong guess counts against the present way if the guess before was wrong,
  * too, and for the present way otherwise. If more than four of five wrong guesses count against the
@@ -349,9 +298,12 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         struct trace *trace = &paths->traces[number];
         if (!number)
             return NULL;
-        bool related = place->tag == tag_of(*hash) && trace->sp == sp;
+        bool folded = trace->sp & TRACE_FOLDED;
+        bool related = place->tag == tag_of(*hash) && trace->sp - folded == sp;
         uint64_t found = 0;
-        uint32_t k = related ? trace_compare(trace, words, &found) : 0;
+        uint32_t k = !related ? 0
+                     : folded ? folded_compare(trace, words, &found)
+                              : trace_compare(trace, words, &found);
         if (k == UINT32_MAX) {
             store_owner(&paths->guessed, paths->guessed + 1);
             if (LIKELY(!paths->quiet))
@@ -384,120 +336,6 @@ void cache_learn_hints(struct paths *paths) {
     }
 }
 
-/* The words that a trace compares: the last `count` - 1 checks of the innermost frame, `leaf`, and
- * the innermost return address. They are numbered from the outermost on. */
-struct words {
-    const struct stack_check *first;
-    uint32_t count;
-    struct stack_check last;
-    uint32_t groups;
-    uint16_t starts[CACHE_GROUPS_MAX + 1]; /* number of the first word of each group, and `count` */
-};
-
-static struct stack_check word_of(const struct words *words, uint32_t i) {
-    return i + 1 < words->count ? words->first[i] : words->last;
-}
-
-/* Divides the words into groups, from the outermost on, so that traces with equal outer frames have
- * equal groups. False: there can be no trace. Either there are too many groups, or the distance
- * from the exported function's frame to a word is negative, not a multiple of 8, or too large for
- * trace_checks.word. A negative distance occurs when a signal handler's stack lies above the
- * interrupted stack. The interrupted stack may be unmapped by the time when the trace is
- * compared. */
-static bool group_words(struct words *words) {
-    uintptr_t page = 0, frame = words->last.at - 8, far = 0;
-    words->groups = 0;
-    for (uint32_t i = 0; i < words->count; i++) {
-        uintptr_t at = word_of(words, i).at;
-        if (!i || i - words->starts[words->groups - 1] == 4 || at / OS_PAGE_BYTES != page) {
-            if (words->groups == CACHE_GROUPS_MAX)
-                return false;
-            words->starts[words->groups++] = (uint16_t)i;
-        }
-        far |= ((at - frame) & 7) | (at - frame) >> 35;
-        page = at / OS_PAGE_BYTES;
-    }
-    words->starts[words->groups] = (uint16_t)words->count;
-    return !far;
-}
-
-/* Writes group `number` of the words, the innermost word first. If the group has fewer than four
- * words, fills it up with copies of the outermost. */
-static void put_group(struct trace_checks *group, const struct words *words, uint32_t number,
-                      uintptr_t base) {
-    uint32_t first = words->starts[number], i = words->starts[number + 1];
-    for (uint32_t k = 0; k < 4; k++) {
-        i -= i > first;
-        struct stack_check check = word_of(words, i);
-        group->value[k] = check.value;
-        group->word[k] = (uint32_t)((check.at - base) / 8);
-    }
-}
-
-/* Returns the lowest address of the words from `first` to before `end`. */
-static uintptr_t lowest(const struct words *words, uint32_t first, uint32_t end) {
-    uintptr_t low = UINTPTR_MAX;
-    for (uint32_t i = first; i < end; i++)
-        low = word_of(words, i).at < low ? word_of(words, i).at : low;
-    return low;
-}
-
-static uint32_t tail_hash(const struct trace_tail *tail) {
-    uint64_t hash = (uintptr_t)tail->outer ^ (uintptr_t)tail->base << 16;
-    for (uint32_t i = 0; i < TRACE_GROUPS; i++)
-        for (uint32_t k = 0; k < 4; k++)
-            hash = (hash ^ tail->checks[i].value[k] ^ (uint64_t)tail->checks[i].word[k] << 48) *
-                   0x9e3779b97f4a7c15ULL;
-    return (uint32_t)(hash >> 32);
-}
-
-/* Returns the tail that holds groups `number` and `number` + 1 of the words and leads on to the
- * tail `outer`. Makes the tail if no trace has it yet. NULL: there is no room. */
-static struct trace_tail *tail_for(struct paths *paths, const struct words *words, uint32_t number,
-                                   struct trace_tail *outer) {
-    uintptr_t base = lowest(words, words->starts[number], words->starts[number + 2]);
-    struct trace_tail made = {.outer = outer, .base = (const uint64_t *)base};
-    put_group(&made.checks[0], words, number + 1, base);
-    put_group(&made.checks[1], words, number, base);
-    made.hash = tail_hash(&made);
-    struct trace_tail **list = tail_list(paths->places, paths->trace_room, made.hash), *tail;
-    for (tail = *list; tail; tail = tail->next)
-        if (tail->hash == made.hash && tail->outer == outer && tail->base == made.base &&
-            !__builtin_memcmp(tail->checks, made.checks, sizeof made.checks))
-            return tail;
-    if (!(tail = tail_take(paths)))
-        return NULL;
-    made.next = *list;
-    *tail = made;
-    *list = tail;
-    if (outer)
-        outer->users++;
-    return tail;
-}
-
-/* Writes the words into a trace. False: there is no room; the trace is unchanged. */
-static bool lay_out(struct paths *paths, struct trace *trace, const struct words *words) {
-    struct trace_tail *tail = NULL, *old = trace->tail;
-    uint32_t inner = (words->groups - 1) / TRACE_GROUPS * TRACE_GROUPS;
-    for (uint32_t i = 0; i < inner; i += TRACE_GROUPS) {
-        struct trace_tail *inward = tail_for(paths, words, i, tail);
-        if (!inward) {
-            tail_drop(paths, tail);
-            return false;
-        }
-        tail = inward;
-    }
-    if (tail)
-        tail->users++;
-    if (old && !--old->users)
-        tail_drop(paths, old);
-    trace->tail = tail;
-    trace->groups = (uint8_t)(words->groups - inner);
-    for (uint32_t i = inner; i < words->groups; i++)
-        put_group(&trace->checks[words->groups - 1 - i], words, i, words->last.at - 8);
-    return true;
-}
-
 /* True if the frame's address is in libc or in the dynamic linker. */
 static bool frame_in_libc(const struct stack_frame *frame) {
     uint32_t module = rule_module(frame->rule);
@@ -527,15 +365,12 @@ static unsigned checks_of_start(const struct stack *stack) {
 static void give_up_oldest(struct paths *paths) {
     forget_oldest(paths, paths->trace_next);
     struct trace *trace = &paths->traces[paths->oldest];
-    struct trace_tail *tail = trace->tail;
     if (!trace->sp)
         return;
-    trace->tail = NULL;
+    trace_give_up_tail(paths, trace);
     trace->sp = 0;
     paths->trace_count--;
     paths->trace_bytes -= (uint32_t)sizeof *trace;
-    if (tail && !--tail->users)
-        tail_drop(paths, tail);
 }
 
 void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
@@ -556,14 +391,12 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
         place = place_of(paths, hash);
     unsigned first =
         stack->count > depth ? stack->frames[stack->count - depth].checks : checks_of_start(stack);
-    struct words words = {.first = &stack->checks[first],
-                          .count = leaf->checks - first + 1,
-                          .last = {leaf->sp - 8, leaf->address}};
-    if (!group_words(&words))
+    struct trace_words words;
+    if (!trace_begin(&words, stack, first, paths->fold_epoch))
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
-    for (unsigned tries = 0; !lay_out(paths, trace, &words); tries++) {
+    for (unsigned tries = 0; !trace_lay_out(paths, trace, &words); tries++) {
         if (tries < GIVE_UP_MOST) {
             give_up_oldest(paths);
             continue;
@@ -578,7 +411,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     }
     trace->view = view;
     trace->hash = (uint32_t)(hash >> 32);
-    trace->sp = leaf->sp;
+    trace->sp = leaf->sp + (words.folded ? TRACE_FOLDED : 0);
     trace->salt = (uint16_t)(number << 2);
     place->missed_view = 0;
     place->trace = (uint16_t)number;
@@ -635,7 +468,7 @@ void cache_flush(struct paths *paths) {
     if (paths->traces)
         __builtin_memset(paths->traces, 0, paths->trace_next * sizeof *paths->traces);
     paths->trace_count = paths->trace_bytes = 0;
-    tails_free(paths);
+    trace_free_tails(paths);
     if (paths->places)
         __builtin_memset(paths->places, 0, place_bytes(paths->trace_room));
     paths->last = paths->oldest = 0;

@@ -87,6 +87,16 @@ struct trace_checks {
 };
 _Static_assert(sizeof(struct trace_checks) % 16 == 0, "values are loaded two at a time");
 
+/* A check of a folded trace: the word lies between `first` and `first + span`. For most words the
+ * span is 0. It is larger for a return address in a folded function whose frame is not on the path:
+ * any other call of the function leads to the same path, if its rule makes the same step. */
+struct trace_range {
+    uint64_t first;
+    uint32_t span;
+    uint32_t word; /* as in struct trace_checks */
+};
+#define TRACE_RANGES 6U /* most ranges in a trace, and in a tail */
+
 #define TRACE_GROUPS 2U      /* groups in a trace, and in a tail */
 #define CACHE_GROUPS_MAX 64U /* a path that needs more groups gets no trace */
 
@@ -98,20 +108,31 @@ struct trace_tail {
     struct trace_tail *next;  /* the next tail whose hash leads to the same list */
     uint32_t users;           /* number of traces and tails that lead to this tail */
     uint32_t hash;            /* of the tail's contents and `outer` */
-    struct trace_checks checks[TRACE_GROUPS] __attribute__((aligned(16)));
+    union {
+        struct trace_checks checks[TRACE_GROUPS];
+        struct trace_range ranges[TRACE_RANGES]; /* of folded traces */
+    } __attribute__((aligned(16)));
 };
 _Static_assert(sizeof(struct trace_tail) == 2UL * CACHE_LINE, "a tail is two lines");
 
 struct trace {
     struct view *view;
-    uintptr_t sp; /* stack pointer of the exported function's caller; 0: the trace is not in use */
+    /* stack pointer of the exported function's caller, plus TRACE_FOLDED for a folded trace; 0: the
+     * trace is not in use */
+    uintptr_t sp;
     struct trace_tail *tail; /* the checks behind those of the trace; NULL: there are none */
     uint32_t hash;           /* upper half of the hash that leads to the trace's place */
     uint16_t salt;           /* decides, while this is the last trace, where the guess stands */
-    uint8_t groups;          /* number of groups in `checks`: 1 or 2 */
-    struct trace_checks checks[TRACE_GROUPS];
+    uint8_t groups;          /* number of groups in `checks`: 1 or 2; or of ranges: 2, 4 or 6 */
+    union {
+        struct trace_checks checks[TRACE_GROUPS];
+        struct trace_range ranges[TRACE_RANGES];
+    };
 };
 _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
+/* Stands in trace.sp of a folded trace. No stack pointer has this bit, so the common malloc, which
+ * knows no ranges, takes such a trace for a wrong guess. */
+#define TRACE_FOLDED 1U
 
 /* For a return address on the stack: the distances, in words, from the word that holds it to the
  * words of the next two return addresses further out; 0: not known. first <= second. */
@@ -250,6 +271,41 @@ INLINE uint16_t *first_guess(const struct paths *paths, uintptr_t frame) {
     /* The load of the last trace's salt finishes last, so the salt is mixed in last. */
     return &paths
                 ->guesses[key >> paths->guess_shift ^ (last_trace(paths)->salt & paths->last_mask)];
+}
+
+INLINE bool range_holds(const struct trace_range *range, const stack_word *words) {
+    return LIKELY(words[range->word] - range->first <= range->span);
+}
+
+/* True if all words of a folded trace are on the stack. Each word is read only when the words
+ * further in were right. */
+INLINE bool folded_trace_matches(const struct trace *trace, const stack_word *words) {
+    const struct trace_range *range = trace->ranges, *end = range + trace->groups;
+    for (; range != end; range += 2)
+        if (!range_holds(&range[0], words) || !range_holds(&range[1], words))
+            return false;
+    for (const struct trace_tail *tail = trace->tail; tail; tail = tail->outer) {
+        range = tail->ranges;
+        words = (const stack_word *)tail->base;
+        if (!range_holds(&range[0], words) || !range_holds(&range[1], words) ||
+            !range_holds(&range[2], words) || !range_holds(&range[3], words) ||
+            !range_holds(&range[4], words) || !range_holds(&range[5], words))
+            return false;
+    }
+    return true;
+}
+
+/* Called when the common malloc took the first guess for wrong, while it makes first guesses.
+ * Returns the view that pays if the first guess is a folded trace, and right; else NULL. */
+INLINE struct view *cache_guess_folded(struct paths *paths, uintptr_t frame) {
+    uint32_t number = *first_guess(paths, frame);
+    const struct trace *trace = &paths->traces[number];
+    if (trace->sp != frame + 16 + TRACE_FOLDED ||
+        !folded_trace_matches(trace, (const stack_word *)frame))
+        return NULL;
+    paths->last = number * (uint32_t)sizeof *trace;
+    paths->found++;
+    return trace->view;
 }
 
 /* Tries all guesses but the first. Returns the view that pays. NULL: no guess was right; *hash

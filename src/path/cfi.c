@@ -276,31 +276,47 @@ static bool is_kernel_frame(const uint8_t *program, const uint8_t *end) {
     return false;
 }
 
+/* Moves *r, which is behind an entry's range of code, to the entry's program, and sets *state to
+ * the state after the CIE's program. False: the entry or its CIE is damaged. */
+static bool begin_program(struct reader *r, const struct common *common, struct state *state) {
+    if (common->augmented) {
+        uint64_t skip = read_leb(r, false);
+        if (skip > (size_t)(r->end - r->at))
+            return false;
+        r->at += skip;
+    }
+    *state = usual_state;
+    if (common->usual)
+        return true;
+    *state = (struct state){.cfa = CFA_UNUSABLE};
+    return cfi_run(common, common->program, common->end, 0, UINTPTR_MAX, state);
+}
+
 struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc) {
     struct cfi_rule none = {.kind = CFI_NONE}, rule;
     struct reader r;
     struct common common;
+    struct state state;
     uintptr_t start = find_function(object, pc, &r, &common).start;
     if (!start)
         return none;
     none.function = start;
     if (common.signal_frame && is_kernel_frame(r.at, r.end))
         return (struct cfi_rule){.kind = CFI_SIGNAL, .function = start};
-    if (common.augmented) {
-        uint64_t skip = read_leb(&r, false);
-        if (skip > (size_t)(r.end - r.at))
-            return none;
-        r.at += skip;
-    }
-    struct state state = usual_state;
-    if (!common.usual) {
-        state = (struct state){.cfa = CFA_UNUSABLE};
-        if (!cfi_run(&common, common.program, common.end, 0, UINTPTR_MAX, &state))
-            return none;
-    }
-    if (!cfi_run(&common, r.at, r.end, start, pc, &state))
+    if (!begin_program(&r, &common, &state) || !cfi_run(&common, r.at, r.end, start, pc, &state))
         return none;
     rule = cfi_rule_of(&state);
     rule.function = start;
     return rule;
+}
+
+struct cfi_function cfi_find_alike(const struct cfi_object *object, uintptr_t pc) {
+    const struct cfi_function none = {0};
+    struct reader r;
+    struct common common;
+    struct state state;
+    struct cfi_function function = find_function(object, pc, &r, &common);
+    if (!function.start || common.signal_frame || !begin_program(&r, &common, &state))
+        return none;
+    return cfi_run_alike(&common, r.at, r.end, function, pc, &state);
 }

@@ -65,6 +65,10 @@ struct cfi_rule cfi_find_rule(const struct cfi_object *object, uintptr_t pc);
  * description. Costs a small part of cfi_find_rule, because the description's program is not
  * run. */
 struct cfi_function cfi_find_function(const struct cfi_object *object, uintptr_t pc);
+/* Returns the code around pc in which every call has the rule that holds at pc, within the
+ * function; its start is 0 if there is no usable information. Runs the description's whole program.
+ */
+struct cfi_function cfi_find_alike(const struct cfi_object *object, uintptr_t pc);
 /* Forgets what cfi_find_rule keeps of long programs. Called before another object may be loaded
  * where one was unloaded. */
 void cfi_forget_programs(void);

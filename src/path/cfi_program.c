@@ -392,6 +392,76 @@ bool cfi_run(const struct common *common, const uint8_t *at, const uint8_t *end,
     return right;
 }
 
+/* The program has run up to machine->location. Returns where its next row begins; `end` of the code
+ * if there is no further row. 0: the program is damaged, or uses an unknown operation. */
+static uintptr_t next_row(const struct machine *machine, uintptr_t end) {
+    const uint8_t *at = machine->at;
+    if (at == machine->end)
+        return end;
+    uint8_t op = *at++;
+    uintptr_t next = machine->location;
+    struct state state = machine->state; /* an operation that advances changes no state */
+    if ((op & OP_KIND) == OP_ADVANCE_LOC)
+        next += (op & OP_OPERAND) * machine->common->code_align;
+    else if (!run_operation(&at, machine->end, op, machine->common, &state, machine->initial,
+                            &next))
+        return 0;
+    return next < end ? next : end;
+}
+
+/* True if a call may end in this code. A byte that looks like the first one of a call, e8 or ff
+ * with /2 or /3, may also be a part of another instruction. */
+static bool may_call(const uint8_t *code, const uint8_t *end) {
+    static const uint8_t least_bytes[] = {2, 3, 6,
+                                          2}; /* of a call by ff, by the mode of its operand */
+    for (; code < end; code++)
+        if ((*code == 0xe8 && end - code >= 5) ||
+            (*code == 0xff && end - code >= 2 && (code[1] >> 3 & 6) == 2 &&
+             end - code >= least_bytes[code[1] >> 6]))
+            return true;
+    return false;
+}
+
+static bool rules_are_equal(struct cfi_rule a, struct cfi_rule b) {
+    return a.kind == b.kind && a.rbp == b.rbp && a.cfa_offset == b.cfa_offset &&
+           a.rbp_offset == b.rbp_offset;
+}
+
+struct cfi_function cfi_run_alike(const struct common *common, const uint8_t *at,
+                                  const uint8_t *end, struct cfi_function function, uintptr_t pc,
+                                  const struct state *state) {
+    const struct cfi_function none = {0};
+    struct state initial = *state, there = *state;
+    struct machine machine;
+    uintptr_t code_end = function.start + function.bytes, next;
+    uintptr_t first = 0, last = 0; /* bounds of the present piece of code with the rule */
+    if (!cfi_run(common, at, end, function.start, pc, &there))
+        return none;
+    struct cfi_rule wanted = cfi_rule_of(&there);
+    machine.at = at;
+    machine.end = end;
+    machine.common = common;
+    machine.location = function.start;
+    machine.state = initial;
+    machine.initial = &initial;
+    machine.depth = 0;
+    for (uintptr_t row = function.start; row < code_end; row = next) {
+        if (!run(&machine, row) || (next = next_row(&machine, code_end)) <= row)
+            return none;
+        if (rules_are_equal(cfi_rule_of(&machine.state), wanted)) {
+            first = first ? first : row;
+            last = next;
+        } else if (may_call((const uint8_t *)row, (const uint8_t *)next)) {
+            if (first && pc >= first && pc < last)
+                break;
+            first = 0;
+        }
+    }
+    if (!first || pc < first || pc >= last)
+        return none;
+    return (struct cfi_function){first, (uint32_t)(last - first)};
+}
+
 struct cfi_rule cfi_rule_of(const struct state *state) {
     struct cfi_rule rule = {.kind = CFI_NONE, .rbp = state->rbp};
     int64_t cfa = state->cfa_offset, rbp = state->rbp_offset;

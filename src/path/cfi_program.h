@@ -82,6 +82,13 @@ struct state {
  * is damaged, or uses an unknown operation. */
 bool cfi_run(const struct common *common, const uint8_t *at, const uint8_t *end, uintptr_t start,
              uintptr_t pc, struct state *state);
+/* Runs the program [at, end) of an entry, whose code is `function`, and returns the code around pc
+ * in which every call has the rule that holds at pc. Code without a call may have another rule
+ * there, such as the end of the function in the middle of its code. *state is the state after the
+ * CIE's program. Start 0: the program is damaged, or uses an unknown operation. */
+struct cfi_function cfi_run_alike(const struct common *common, const uint8_t *at,
+                                  const uint8_t *end, struct cfi_function function, uintptr_t pc,
+                                  const struct state *state);
 /* Returns the rule of a state, without the function. */
 struct cfi_rule cfi_rule_of(const struct state *state);
 

@@ -10,6 +10,7 @@
 /* functions are folded only if the limit of the tables budget is at least this: a smaller limit has
  * no room for `functions` */
 #define FOLD_LIMIT_MIN (768 << 10)
+#define ALIKE_LOOKS 16U    /* how often function_alike reads the entry of one function */
 #define RECURRING 1024U    /* entries for functions that recur; a power of two */
 #define RECURRING_TRIED 8U /* a function's entry is one of this many neighbours */
 #define RECURS_OFTEN 64U   /* a function is folded when it stands twice on this many paths */
@@ -26,6 +27,13 @@ static struct functions {
     } entries[FUNCTIONS_MAX]; /* functions of addresses, found by a hash of the key */
     /* starts of folded functions, hashed; 0: free. A function's number is its place plus 1. */
     uintptr_t folded[FOLDED_PLACES];
+    /* by the place of a folded function: the code that function_alike found last, the rule of its
+     * calls, and how often code was looked for */
+    struct alike {
+        struct cfi_function code;
+        uint64_t rule;
+        uint32_t looks;
+    } alike[FOLDED_PLACES];
     /* a folded function was forgotten, so a free place may stand in front of the place of another
      * function */
     bool folded_has_gaps;
@@ -62,6 +70,7 @@ static bool folded_add(uintptr_t start) {
         if (functions->folded[place] || function_set_has(&functions->unfolded, place + 1))
             continue;
         functions->folded[place] = start;
+        functions->alike[place] = (struct alike){0};
         store_owner(&function_count, function_count + 1);
         return true;
     }
@@ -151,6 +160,19 @@ struct cfi_function function_to_watch(uintptr_t address, bool exact) {
     function = function_of(address | (exact ? RULE_EXACT_BIT : 0));
     bool unfolded = folded_number(function.start) && !number_of(function.start);
     return function.start && unfolded ? none : function;
+}
+
+struct cfi_function function_alike(uint32_t number, uintptr_t address, uint64_t rule) {
+    struct alike *alike = functions ? &functions->alike[number - 1] : NULL;
+    if (!alike)
+        return (struct cfi_function){0};
+    if (function_holds(alike->code, address, false) && rule_steps_alike(alike->rule, rule))
+        return alike->code;
+    if (alike->looks == ALIKE_LOOKS)
+        return (struct cfi_function){0};
+    alike->looks++;
+    alike->rule = rule;
+    return alike->code = unwind_rules_alike(address);
 }
 
 uint32_t function_number(uintptr_t address, bool exact) {

@@ -30,6 +30,10 @@ void functions_look_ends(void);
  * the address. The function's start is 0 if the function is not known, there is no memory for the
  * tables, or the function was folded but is unfolded at present (functions_unfold). */
 struct cfi_function function_to_watch(uintptr_t address, bool exact);
+/* Returns the code of a folded function, around a return address in it, in which every call has a
+ * rule that makes the same step as `rule`, the rule of the address. `number`: rule_folded(rule).
+ * Its start is 0 if this code is not known. Called like function_to_watch. */
+struct cfi_function function_alike(uint32_t number, uintptr_t address, uint64_t rule);
 /* True if the function contains the address. `exact` is false for a return address, which may stand
  * one byte behind the function's end. */
 INLINE bool function_holds(struct cfi_function function, uintptr_t address, bool exact) {

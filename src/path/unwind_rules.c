@@ -404,6 +404,12 @@ struct cfi_function unwind_rules_function(uintptr_t key) {
     return cfi_find_object(pc, &object) ? cfi_find_function(&object, pc) : (struct cfi_function){0};
 }
 
+struct cfi_function unwind_rules_alike(uintptr_t key) {
+    struct cfi_object object;
+    uintptr_t pc = unwind_rules_pc(key);
+    return cfi_find_object(pc, &object) ? cfi_find_alike(&object, pc) : (struct cfi_function){0};
+}
+
 /* Finds the rule of a key in the object's .eh_frame, and adds it to the table. */
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);

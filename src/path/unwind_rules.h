@@ -129,6 +129,10 @@ INLINE uintptr_t unwind_rules_pc(uintptr_t key) {
 /* Returns the function that holds the key's address. Its start is 0 if the function is not
  * known. */
 struct cfi_function unwind_rules_function(uintptr_t key);
+/* Returns the code around the key's address, within its function, in which every call has a rule
+ * that makes the same step. Its start is 0 if this code is not known. Takes microseconds: reads the
+ * whole entry of the function in .eh_frame. */
+struct cfi_function unwind_rules_alike(uintptr_t key);
 
 /* Stores in each known rule the number that `folded` returns for the rule's key, unless it is 0.
  * The caller holds unwind_rules_lock. */

@@ -13,6 +13,7 @@
  *   forks=N    children in each round, which walk, free all their chunks and end
  *   trees=N    instead of walks: N trees from each of two callers, whose calls below are equal;
  *              then single allocations from either of the two callers
+ *   mixed=1    every other branch of a tree has one caller more, so each stack is another one
  *   callers=1  a walk of main has 41 more callers between main and the recursion
  * The program stands still before the first round and after each round.
  */
@@ -41,7 +42,7 @@ struct walker {
 };
 
 static struct settings {
-    uint64_t walks, rounds, seed, threads, reload, signals, forks, trees, callers;
+    uint64_t walks, rounds, seed, threads, reload, signals, forks, trees, mixed, callers;
 } settings = {.walks = 2000, .rounds = 3, .seed = 1};
 
 static struct walker walkers[THREADS_MAX];
@@ -161,6 +162,13 @@ TEN_CALLERS(1, 2)
 
 /* --- trees: the same stack below two callers ------------------------------------------------- */
 
+static void branch(struct walker *walker, unsigned levels, uint16_t phase);
+
+static FRAME void bough(struct walker *walker, unsigned levels, uint16_t phase) {
+    branch(walker, levels, phase);
+    __asm__ volatile("# bough");
+}
+
 static FRAME void branch(struct walker *walker, unsigned levels, uint16_t phase) {
     struct chunk *place = &walker->chunks[draw(&walker->state) % SLOTS];
     chunk_free(&walker->books, place);
@@ -169,7 +177,7 @@ static FRAME void branch(struct walker *walker, unsigned levels, uint16_t phase)
     if (levels > 0) {
         branch(walker, levels - 1, phase);
         __asm__ volatile("# right");
-        branch(walker, levels - 1, phase);
+        (settings.mixed ? bough : branch)(walker, levels - 1, phase);
     }
     __asm__ volatile("# branch");
 }
@@ -258,6 +266,7 @@ static void read_options(int count, char **arguments) {
             !option(argument, "signals", &settings.signals) &&
             !option(argument, "forks", &settings.forks) &&
             !option(argument, "trees", &settings.trees) &&
+            !option(argument, "mixed", &settings.mixed) &&
             !option(argument, "callers", &settings.callers))
             die("no such option");
     }

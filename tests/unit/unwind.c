@@ -441,14 +441,15 @@ static uint8_t *end_record(uint8_t *start, uint8_t *end) {
     return end;
 }
 
-/* Returns the rule at offset `at` of the code, for an entry with this program. In the entry's CIE,
- * the CFA is rsp + 8, and the return address stands at CFA + data_align (LEB128, -8 mostly). */
-static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_t version,
-                                       const char *data_align, size_t at) {
-    static uint8_t made[4096] __attribute__((aligned(8)));
+static uint8_t made_object[4096] __attribute__((aligned(8)));
+
+/* Makes an object with an entry that has this program. In the entry's CIE, the CFA is rsp + 8, and
+ * the return address stands at CFA + data_align (LEB128, -8 mostly). */
+static struct cfi_object object_of_program(const char *program, size_t bytes, uint8_t version,
+                                           const char *data_align) {
     static const uint8_t initial[] = {0x0c, 7, 8, 0x90, 1};
-    uint8_t *cie = made + FRAMES_AT + 4, *to = put_word(cie, 0);
-    memset(made, 0, sizeof made);
+    uint8_t *cie = made_object + FRAMES_AT + 4, *to = put_word(cie, 0);
+    memset(made_object, 0, sizeof made_object);
     *to++ = version;
     to = (uint8_t *)mempcpy(to, "zR", 3);
     if (version == 4)
@@ -459,20 +460,26 @@ static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_
     to = (uint8_t *)mempcpy(to, (uint8_t[]){16, 1, 0x00}, 3);
     to = end_record(cie, mempcpy(to, initial, sizeof initial));
     uint8_t *entry = to, *fde = entry + 4;
-    uintptr_t range[] = {(uintptr_t)made + CODE_AT, CODE_BYTES};
+    uintptr_t range[] = {(uintptr_t)made_object + CODE_AT, CODE_BYTES};
     to = mempcpy(put_word(fde, (uint32_t)(fde - (cie - 4))), range, sizeof range);
     *to++ = 0; /* no augmentation data */
     end_record(fde, mempcpy(to, program, bytes));
     /* the header: version 1, pointers relative to their place, and a sorted table of one entry */
-    to = mempcpy(made, (uint8_t[]){1, 0x1b, 0x03, 0x3b}, 4);
+    to = mempcpy(made_object, (uint8_t[]){1, 0x1b, 0x03, 0x3b}, 4);
     to = put_word(put_word(to, FRAMES_AT - 4), 1);
-    put_word(put_word(to, CODE_AT), (uint32_t)(entry - made));
-    struct cfi_object object = {.start = (uintptr_t)made,
-                                .end = (uintptr_t)made + sizeof made,
-                                .frames_start = (uintptr_t)made,
-                                .frames_end = (uintptr_t)made + sizeof made,
-                                .eh_frame_header = made};
-    return cfi_find_rule(&object, (uintptr_t)made + CODE_AT + at);
+    put_word(put_word(to, CODE_AT), (uint32_t)(entry - made_object));
+    return (struct cfi_object){.start = (uintptr_t)made_object,
+                               .end = (uintptr_t)made_object + sizeof made_object,
+                               .frames_start = (uintptr_t)made_object,
+                               .frames_end = (uintptr_t)made_object + sizeof made_object,
+                               .eh_frame_header = made_object};
+}
+
+/* Returns the rule at offset `at` of the code of such an object. */
+static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_t version,
+                                       const char *data_align, size_t at) {
+    struct cfi_object object = object_of_program(program, bytes, version, data_align);
+    return cfi_find_rule(&object, (uintptr_t)made_object + CODE_AT + at);
 }
 
 #define PROGRAM(text) text, sizeof text - 1
@@ -514,6 +521,47 @@ Test(cfi, rules_of_programs_that_no_compiler_wrote) {
             cr_assert_eq(rule.cfa_offset, want->cfa_offset, "%s: %d", what, rule.cfa_offset);
             cr_assert_eq(rule.rbp_offset, want->rbp_offset, "%s: %d", what, rule.rbp_offset);
         }
+}
+
+/* A folded trace takes any call in this code for any other. */
+Test(cfi, code_in_which_every_call_has_one_rule) {
+    static const struct {
+        const char *what, *program;
+        size_t bytes, at;
+        const char
+            *code; /* at offset 24 of CODE_BYTES bytes of 0x90; they end at offset 32 mostly */
+        size_t first, end; /* of the code that is found; 0: none */
+    } cases[] = {
+        {"one row", PROGRAM(""), 9, "", 0, CODE_BYTES},
+        {"behind a prologue", PROGRAM("\x44\x0e\x18"), 9, "", 4, CODE_BYTES},
+        /* the row from 24 to 32 ends the function in the middle of its code */
+        {"around an end", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 9, "", 0, CODE_BYTES},
+        {"before a call", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 9, "\xe8", 0, 24},
+        {"behind a call", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 40, "\xe8", 32, CODE_BYTES},
+        {"a call by a register", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 9, "\xff\xd0", 0, 24},
+        {"a call at the row's end", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 9, "\x90\x90\x90\xe8", 0,
+         24},
+        {"a jump", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 9, "\xe9\x10\xff\xff\xff", 0, CODE_BYTES},
+        {"too short for a call", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 9, "\x90\x90\x90\x90\xe8", 0,
+         CODE_BYTES},
+        {"inside of an end", PROGRAM("\x58\x0a\x0e\x10\x48\x0b"), 26, "\xe8", 24, 32},
+        {"another place of rbp", PROGRAM("\x58\x86\x02"), 9, "\xe8", 0, 24},
+        {"an advance by a byte", PROGRAM("\x02\x18\x0e\x18"), 9, "\xe8", 0, 24},
+        {"beyond the code", PROGRAM("\x02\x80\x0e\x18"), 9, "\xe8", 0, CODE_BYTES},
+        {"an unknown operation", PROGRAM("\x58\x3f"), 9, "", 0, 0},
+        {"no state remembered", PROGRAM("\x58\x0b"), 9, "", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cfi_object object = object_of_program(cases[i].program, cases[i].bytes, 1, "\x78");
+        uintptr_t code = (uintptr_t)made_object + CODE_AT;
+        memset(made_object + CODE_AT, 0x90, CODE_BYTES);
+        memcpy(made_object + CODE_AT + 24, cases[i].code, strlen(cases[i].code));
+        struct cfi_function found = cfi_find_alike(&object, code + cases[i].at);
+        cr_assert_eq(found.start, cases[i].end ? code + cases[i].first : 0, "%s: start %zd",
+                     cases[i].what, (ssize_t)(found.start - code));
+        cr_assert_eq(found.bytes, cases[i].end - cases[i].first, "%s: %u bytes", cases[i].what,
+                     found.bytes);
+    }
 }
 
 /* A damaged library may have the alignment factor -2^63, by which every offset but 1 overflows. */

@@ -136,6 +136,14 @@ test_oracle_chains() {
     MEMCTX_TABLES=1M oracle 5 10000 chains "$bin_dir/chains"
 }
 
+# Traces of folded paths, in which some words may differ.
+test_oracle_twins() {
+    build twins
+    MEMCTX_TABLES=1M oracle 3 10000 twins "$bin_dir/twins" 100 13
+    MEMCTX_TABLES=16M oracle 3 10000 twins "$bin_dir/twins" 100 13
+    MEMCTX_TABLES=4M MEMCTX_DEPTH=8 oracle 3 10000 twins "$bin_dir/twins" 100 13
+}
+
 test_oracle_rust() {
     HOME=$user_home need_working rustc --version
     build rust_program
