@@ -328,9 +328,10 @@ static struct view *view_of_path(struct admit *admit, struct prefix *prefix) {
 
 /* Admits a path that is not in the tree, or lets it wait on. Returns the view that pays. */
 static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix prefix, size_t size,
-                                           bool *keep) {
+                                           enum trace_kind *kind) {
     struct paths *paths = admit->paths;
-    *keep = false;
+    enum trace_kind of_path = *kind;
+    *kind = TRACE_NONE;
     if (UNLIKELY(!load_relaxed(&admit_any_waited)))
         store_owner(&admit_any_waited, true);
     if (!make_admission(paths))
@@ -351,16 +352,17 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
          * while there is no room for the path. But the path must have been seen often enough for
          * TABLES_OFTEN, because look-ups by a trace count no sightings. A large allocation alone
          * does not suffice, because a look-up by a trace does not see whether an allocation is
-         * large. */
-        *keep = wanted || seen >= ADMIT_OFTEN;
+         * large. Such a trace is exact, because the innermost frames make the site, whether they
+         * are on the folded path or not. */
+        *kind = wanted || seen >= ADMIT_OFTEN ? TRACE_EXACT : TRACE_NONE;
         if (view) {
-            *keep = true;
+            *kind = of_path;
             return view;
         }
     }
     if (seen >= ADMIT_WEIGHT)
         evict_want();
-    paths->site_traced |= *keep;
+    paths->site_traced |= *kind != TRACE_NONE;
     bool waits = prefix.node & PREFIX_WAITS; /* false: only the view found no room */
     return view_of_site(admit,
                         waits ? prefix_ancestor(prefix.node) : tree_node(prefix.node)->parent);
@@ -368,8 +370,9 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
 
 /* For a path that is in the tree, but whose view found no room. Returns the view that pays. */
 static NOINLINE struct view *view_of_node(const struct admit *admit, uint32_t node, size_t size,
-                                          bool *keep) {
-    *keep = false;
+                                          enum trace_kind *kind) {
+    enum trace_kind of_path = *kind;
+    *kind = TRACE_NONE;
     tree_flag(node, TREE_LATE); /* the heap may have room for the view later */
     if (!make_admission(admit->paths))
         return context_view_fixed(admit->heap, TREE_OTHERS);
@@ -377,9 +380,10 @@ static NOINLINE struct view *view_of_node(const struct admit *admit, uint32_t no
     enum tables_share share = share_of(sight(node), weight_wanted(size));
     struct view *view =
         share == TABLES_ADMITTED ? NULL : heap_view_within(admit->heap, node, share);
-    *keep = view;
-    if (view)
+    if (view) {
+        *kind = of_path;
         return view;
+    }
     evict_want();
     return view_of_site(admit, tree_node(node)->parent);
 }
@@ -434,7 +438,7 @@ static unsigned folded_depth(unsigned depth) {
 }
 
 struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size_t size,
-                        bool *keep) {
+                        enum trace_kind *kind) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
     struct admit admit = {.heap = heap,
@@ -452,9 +456,9 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
     if (admit.folding && admit.anchored)
         admit.depth = folded_depth(depth);
     struct prefix prefix = prefix_of_stack(&admit);
-    *keep = true;
+    *kind = admit.folding ? TRACE_RANGED : TRACE_EXACT;
     if (UNLIKELY(prefix.node & PREFIX_WAITS))
-        return wait_or_admit(&admit, prefix, size, keep);
+        return wait_or_admit(&admit, prefix, size, kind);
     struct view *view = NULL;
     if (LIKELY(heap->slots != NULL)) {
         uint32_t index = heap->slots[prefix.node & heap->slot_mask];
@@ -463,5 +467,5 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
             return view;
     }
     view = heap_view_within(heap, prefix.node, TABLES_ADMITTED);
-    return LIKELY(view != NULL) ? view : view_of_node(&admit, prefix.node, size, keep);
+    return LIKELY(view != NULL) ? view : view_of_node(&admit, prefix.node, size, kind);
 }

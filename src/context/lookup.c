@@ -33,9 +33,9 @@ static void verify(struct heap *heap, const struct view *view) {
 #define DEEP_AGAIN_EVERY 4096U
 
 /* Walks the stack and returns the view that pays for it. Sets *wanted to the number of frames that
- * the walk had to find, and *may_keep to true if a trace may lead to the view. */
+ * the walk had to find, and *kind to the kind of trace that may lead to the view. */
 INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, size_t size,
-                         unsigned *wanted, bool *may_keep) {
+                         unsigned *wanted, enum trace_kind *kind) {
     struct paths *paths = paths_of(heap);
     struct stack *stack = &paths->stack;
     *wanted = admit_walk_depth(paths, frame, depth);
@@ -48,11 +48,11 @@ INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     if (stack->count > stack->kept + CACHE_NEAR_FRAMES)
         add_owner(&paths->walked_far, 1);
     evict_look_begins(heap);
-    struct view *view = admit_view(heap, depth, *wanted, size, may_keep);
+    struct view *view = admit_view(heap, depth, *wanted, size, kind);
     evict_look_ends(heap);
     if (UNLIKELY(stack->end == STACK_BROKEN)) {
         admit_forget(paths);
-        *may_keep = false;
+        *kind = TRACE_NONE;
     }
     return view;
 }
@@ -63,16 +63,16 @@ static struct view *walk_to_keep(struct heap *heap, uintptr_t frame, unsigned de
                                  uint64_t hash) {
     struct paths *paths = paths_of(heap);
     unsigned wanted;
-    bool may_keep;
-    struct view *view = walk(heap, frame, depth, size, &wanted, &may_keep);
+    enum trace_kind kind;
+    struct view *view = walk(heap, frame, depth, size, &wanted, &kind);
     if (paths->quiet) {
         paths->quiet--;
-    } else if (may_keep && heap->state != HEAP_SHARED && LIKELY(paths->traces != NULL)) {
+    } else if (kind != TRACE_NONE && heap->state != HEAP_SHARED && LIKELY(paths->traces != NULL)) {
         /* The shared heap keeps no trace, because the heap serves many stacks. `traces` is NULL if
          * the look-up gave them back. */
         cache_learn_hints(paths);
         if (view && view->context != TREE_UNKNOWN)
-            cache_keep(paths, hash, view, wanted);
+            cache_keep(paths, hash, view, wanted, kind);
     }
     return view;
 }
@@ -83,9 +83,9 @@ static struct view *walk_to_replay(struct heap *heap, uintptr_t frame, unsigned 
                                    size_t size) {
     struct paths *paths = paths_of(heap);
     unsigned wanted;
-    bool may_keep;
+    enum trace_kind kind;
     replay_before(paths);
-    struct view *view = walk(heap, frame, depth, size, &wanted, &may_keep);
+    struct view *view = walk(heap, frame, depth, size, &wanted, &kind);
     if (view)
         replay_note(paths, view);
     return view;

@@ -35,7 +35,7 @@
 #define FORKING_NS 1000000000U
 /* how many calls of control_is_due in a forked child do not read the clock */
 #define CHILD_LOOKS 8
-#define STACK_BYTES (228UL << 10)
+#define STACK_BYTES (224UL << 10)
 /* glibc puts the program's thread-local storage into the stack of a thread, and accepts the stack
  * if 2 KiB are left. So glibc is not told of the lowest STACK_RESERVE bytes of the stack, and they
  * stay free for the thread's code. */

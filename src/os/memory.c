@@ -405,10 +405,6 @@ int64_t os_read_link(const char *path, char *buffer, size_t capacity) {
     return length;
 }
 
-/* Bytes that are read of /proc/self/status. The lines about memory come after the list of groups,
- * of which there are a few dozen at most. */
-#define STATUS_BYTES 4096U
-
 static int64_t read_rss_bytes(const char *path) {
     char line[128];
     if (os_read_file(path, line, sizeof line) <= 0)
@@ -429,36 +425,53 @@ int64_t os_rss_bytes(void) {
     return bytes != 0 ? bytes : read_rss_bytes("/proc/thread-self/statm");
 }
 
-/* Returns the figure of a line such as "RssAnon:\t 120 kB", in bytes; -1: there is no such line. */
-static int64_t line_bytes(const char *text, const char *name, size_t length) {
-    while (*text) {
-        if (__builtin_memcmp(text, name, length) == 0) {
-            int64_t kib = 0;
-            for (text += length; *text == ' ' || *text == '\t'; text++)
-                ;
-            for (; *text >= '0' && *text <= '9'; text++)
-                kib = kib * 10 + (*text - '0');
-            return kib << 10;
-        }
-        while (*text && *text++ != '\n')
+/* Reads a line such as "RssAnon:\t 120 kB" of /proc/PID/status. Other lines change nothing. */
+static void take_line(struct os_kinds *kinds, const char *line) {
+    const struct {
+        char name[12];
+        int64_t *bytes;
+    } figures[] = {{"RssAnon:", &kinds->anonymous_bytes},
+                   {"RssFile:", &kinds->file_bytes},
+                   {"RssShmem:", &kinds->shared_bytes},
+                   {"VmData:", &kinds->data_bytes},
+                   {"VmSwap:", &kinds->swap_bytes}};
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        const char *at = line, *name = figures[i].name;
+        for (; *name && *at == *name; at++)
+            name++;
+        if (*name)
+            continue;
+        int64_t kib = 0;
+        for (; *at == ' ' || *at == '\t'; at++)
             ;
+        for (; *at >= '0' && *at <= '9'; at++)
+            kib = kib * 10 + (*at - '0');
+        *figures[i].bytes = kib * 1024;
     }
-    return -1;
 }
 
-#define LINE_BYTES(text, name) line_bytes(text, name ":", sizeof name)
-
+/* Reads the file in pieces, because the list of groups in it may have thousands of numbers. */
 static struct os_kinds read_kinds(const char *path) {
-    char text[STATUS_BYTES + 16] = {
-        0}; /* line_bytes may compare a name with bytes behind the end */
-    if (os_read_file(path, text, STATUS_BYTES) <= 0)
-        return (struct os_kinds){.anonymous_bytes = -1};
-    int64_t swap_bytes = LINE_BYTES(text, "VmSwap");
-    return (struct os_kinds){.anonymous_bytes = LINE_BYTES(text, "RssAnon"),
-                             .file_bytes = LINE_BYTES(text, "RssFile"),
-                             .shared_bytes = LINE_BYTES(text, "RssShmem"),
-                             .data_bytes = LINE_BYTES(text, "VmData"),
-                             .swap_bytes = swap_bytes > 0 ? swap_bytes : 0};
+    struct os_kinds kinds = {
+        .anonymous_bytes = -1, .file_bytes = -1, .shared_bytes = -1, .data_bytes = -1};
+    char piece[1024] = {0}, line[64]; /* the rest of a longer line is passed over */
+    size_t length = 0;
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0), got;
+    if (OS_FAILED(fd))
+        return kinds;
+    while ((got = OS_CALL(SYS_read, fd, piece, sizeof piece, 0, 0, 0)) > 0 || got == -EINTR)
+        for (long i = 0; i < got; i++) {
+            if (piece[i] != '\n') {
+                if (length < sizeof line - 1)
+                    line[length++] = piece[i];
+                continue;
+            }
+            line[length] = 0;
+            take_line(&kinds, line);
+            length = 0;
+        }
+    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    return kinds;
 }
 
 /* As for os_rss_bytes, the file of the calling thread has the figures once the first thread has

@@ -373,7 +373,8 @@ static void give_up_oldest(struct paths *paths) {
     paths->trace_bytes -= (uint32_t)sizeof *trace;
 }
 
-void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth) {
+void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth,
+                enum trace_kind kind) {
     const struct stack *stack = &paths->stack;
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     struct trace_place *place = place_of(paths, hash);
@@ -392,7 +393,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     unsigned first =
         stack->count > depth ? stack->frames[stack->count - depth].checks : checks_of_start(stack);
     struct trace_words words;
-    if (!trace_begin(&words, stack, first, paths->fold_epoch))
+    if (!trace_begin(&words, stack, first, kind == TRACE_RANGED))
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];

@@ -4,7 +4,8 @@
  *
  * A *trace* holds the words of the stack that a walk read, each with its distance from the exported
  * function's frame pointer, and the view that pays for the path. A trace is used only when every
- * one of its words is on the stack again. The words are compared innermost first, in the order in
+ * one of its words is on the stack again. (In a folded trace, see docs/lookup.md, some words may
+ * differ within a range.) The words are compared innermost first, in the order in
  * which a walk would read them, so each read is as safe as the walk's.
  *
  * A trace is found by guesses. The first guess goes by the thread's last trace, the return address
@@ -26,10 +27,11 @@
  * So a program with ever new paths does not spend its time on making traces. A forked child makes
  * no traces during its first CACHE_QUIET misses and searches. A trace takes two cache lines, which
  * hold up to eight checks of the innermost frames. The checks of the frames further out are in a
- * list of *tails* of eight checks each. Traces whose outer frames are equal share their tails. The
- * traces stand one behind the other in an array; the places are another, smaller array. So little
- * memory is touched. Room for traces doubles when it is used up, or earlier if two traces want one
- * place. From CACHE_TRACES_MAX on, the oldest trace is given up for a new one.
+ * list of *tails* of eight checks each. Traces whose outer frames are equal share their tails. A
+ * folded trace and its tails hold up to six ranges instead of eight checks. The traces stand one
+ * behind the other in an array; the places are another, smaller array. So little memory is touched.
+ * Room for traces doubles when it is used up, or earlier if two traces want one place. From
+ * CACHE_TRACES_MAX on, the oldest trace is given up for a new one.
  *
  * Threads: only the owner of the heap; while no thread uses the heap, context/visit.c may empty the
  * cache. Memory: at most CACHE_TRACES_MAX traces for each heap.
@@ -98,7 +100,7 @@ struct trace_range {
 #define TRACE_RANGES 6U /* most ranges in a trace, and in a tail */
 
 #define TRACE_GROUPS 2U      /* groups in a trace, and in a tail */
-#define CACHE_GROUPS_MAX 64U /* a path that needs more groups gets no trace */
+#define CACHE_GROUPS_MAX 64U /* a path that needs more groups gets no exact trace */
 
 /* Checks that any number of traces have in common. The words of a tail have fixed addresses. So two
  * traces share a tail if their stacks agree in these words and in all words further out. */
@@ -312,10 +314,18 @@ INLINE struct view *cache_guess_folded(struct paths *paths, uintptr_t frame) {
  * leads to the place where cache_keep may put the path's trace. */
 struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash);
 
+/* The kinds of traces that may lead from a walked stack to the view that pays. */
+enum trace_kind {
+    TRACE_NONE,
+    TRACE_EXACT, /* all return addresses decide which view pays: no function is folded, or the view
+                  * is that of a site */
+    TRACE_RANGED /* only the frames on the folded path decide */
+};
 /* Called after a walk that gave `view`, where cache_search gave `hash`. Keeps the stack's innermost
  * `depth` frames as a trace, if the last walk from this place led to this view, too, or if the walk
- * is a KEEP_ANYWAY_EVERY-th one. */
-void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth);
+ * is a KEEP_ANYWAY_EVERY-th one. `kind` is not TRACE_NONE. */
+void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned depth,
+                enum trace_kind kind);
 /* Called after a walk: notes for later searches how far apart the innermost return addresses are on
  * the stack (struct hint). */
 void cache_learn_hints(struct paths *paths);

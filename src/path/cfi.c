@@ -318,5 +318,10 @@ struct cfi_function cfi_find_alike(const struct cfi_object *object, uintptr_t pc
     struct cfi_function function = find_function(object, pc, &r, &common);
     if (!function.start || common.signal_frame || !begin_program(&r, &common, &state))
         return none;
+    /* A damaged entry may claim more code than there is. */
+    if (function.start < object->start || pc >= object->end)
+        return none;
+    if (function.bytes > object->end - function.start)
+        function.bytes = (uint32_t)(object->end - function.start);
     return cfi_run_alike(&common, r.at, r.end, function, pc, &state);
 }

@@ -196,6 +196,8 @@ static bool find_erased(struct trace_words *words) {
     const struct stack *stack = words->stack;
     uint32_t length = stack->frames[stack->count - 1].length;
     bool any = false;
+    if (!length) /* the lengths are not known */
+        return false;
     for (uint32_t i = stack->count; i-- > 0;) {
         const struct stack_frame *frame = &stack->frames[i];
         if (length && frame->length == length) {
@@ -220,8 +222,10 @@ static struct trace_range next_range(struct trace_words *words, uint32_t i, uint
     const struct stack_frame *frame = &frames[words->frame];
     if (frame->checks != check || !(words->erased[words->frame / 64] >> words->frame % 64 & 1))
         return range;
+    functions_look_begins();
     struct cfi_function alike =
         function_alike(rule_folded(frame->rule), frame->address, frame->rule);
+    functions_look_ends();
     if (function_holds(alike, frame->address, false)) {
         range.first = alike.start + 1; /* a return address stands behind its call */
         range.span = alike.bytes - 1;
@@ -260,7 +264,6 @@ static bool lay_out_folded(struct paths *paths, struct trace *trace, struct trac
     struct trace_tail *tail = NULL;
     uint32_t i = 0, inner = (words->count - 1) / TRACE_RANGES * TRACE_RANGES;
     words->frame = 0;
-    functions_look_begins();
     for (; i < inner; i += TRACE_RANGES) {
         struct trace_tail *inward = folded_tail(paths, words, i, tail);
         if (!inward)
@@ -279,20 +282,19 @@ static bool lay_out_folded(struct paths *paths, struct trace *trace, struct trac
     } else {
         tail_drop(paths, tail);
     }
-    functions_look_ends();
     return i == inner;
 }
 
 /* --- both kinds ------------------------------------------------------------------------------- */
 
 bool trace_begin(struct trace_words *words, const struct stack *stack, uint32_t first,
-                 bool folding) {
+                 bool may_fold) {
     const struct stack_frame *leaf = &stack->frames[stack->count - 1];
     *words = (struct trace_words){.stack = stack,
                                   .first = first,
                                   .count = leaf->checks - first + 1,
                                   .last = {leaf->sp - 8, leaf->address}};
-    words->folded = folding && find_erased(words);
+    words->folded = may_fold && find_erased(words);
     return words->folded ? folded_are_near(words) : group_words(words);
 }
 

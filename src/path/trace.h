@@ -31,10 +31,10 @@ struct trace_words {
     uint32_t frame;
 };
 
-/* Finds the words of the walked stack, from check `first` on. `folding`: functions are folded.
+/* Finds the words of the walked stack, from check `first` on. `may_fold`: the trace may be folded.
  * False: there can be no trace. */
 bool trace_begin(struct trace_words *words, const struct stack *stack, uint32_t first,
-                 bool folding);
+                 bool may_fold);
 /* Writes the words into the trace's ranges or groups, and into tails. False: there is no room; the
  * trace is unchanged. */
 bool trace_lay_out(struct paths *paths, struct trace *trace, struct trace_words *words);

@@ -29,7 +29,9 @@ def fake_server_is_understood():
         check_equal((vdso["frame"]["module"], vdso["frame"]["offset"]), ("[vdso]", "0x123"), "vdso")
         check_equal(vdso["threads"]["77"]["allocs"], 5, "allocs of thread 77")
         check_equal(label["threads"]["exited"]["frees"], 2, "frees of exited threads")
-        check_equal(dump["marks"], [{"name": "first", "uptime_s": 1.0}], "marks")
+        figures = ("private_bytes", "shared_bytes", "file_bytes", "data_bytes", "swap_bytes")
+        check_equal(dump["marks"], [{"name": "first", "uptime_s": 1.0,
+                                     "elsewhere": dict.fromkeys(figures, 0)}], "marks")
         text = succeed("dump", live.pid, "--min", "0", env=live.cli_env)
         check("Grand total: 600 total in 3 pages; 0 free (3 chunks); 600 used; 600 requested\n"
               in text, f"no grand total in {text}")
@@ -71,7 +73,7 @@ def generated_code_is_named_by_perf_map():
 
 # Fault, exit code, message.
 HELLO_FAULTS = [
-    ("version", 1, r"wire version 53 and this memctx .* speaks 12; use the memctx"),
+    ("version", 1, r"wire version 54 and this memctx .* speaks 13; use the memctx"),
     ("garbage", 1, r"does not answer like libmemctx.so"),
     ("close", 1, r"closed the connection before it said hello"),
     ("hello-half", 1, r"closed the connection in the middle of its hello"),
@@ -81,7 +83,7 @@ HELLO_FAULTS = [
     ("hello-ticks", 3, r"the pid was used again"),
 ]
 ANSWER_FAULTS = [
-    ("answer-version", 1, r"wire version 13 and this memctx"),
+    ("answer-version", 1, r"wire version 14 and this memctx"),
     ("answer-type", 1, r"damaged answer; a frame of type"),
     ("answer-huge", 1, r"announces 1152921504606846976 bytes"),
     ("answer-short", 1, r"8 bytes are not the head"),

@@ -84,10 +84,10 @@ def streamed_refuses():
         succeed("dump", live.pid, "--stream", "-o", path, env=live.cli_env)
         expect(1, "is a file; --stream needs a process", "dump", path, "--stream", "-o", path + "x")
         data = bytearray(read(path))
-        for at, version in ((8, "2.12"), (12, "1.13")):
+        for at, version in ((8, "2.13"), (12, "1.14")):
             data[at] += 1
             write(path, data)
-            expect(1, rf"a snapshot of version {version}; this memctx reads 1.12; use the memctx",
+            expect(1, rf"a snapshot of version {version}; this memctx reads 1.13; use the memctx",
                    "dump", path)
             data[at] -= 1
         check_equal(files_in(where), ["streamed"], "files")

@@ -27,6 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     cfi_find_rule(&object, (uintptr_t)copy + (uintptr_t)(intptr_t)near);
     cfi_find_rule(&object, (uintptr_t)copy + data[1]);
     cfi_find_function(&object, (uintptr_t)copy + data[1]);
+    cfi_find_alike(&object, (uintptr_t)copy + (uintptr_t)(intptr_t)near);
+    cfi_find_alike(&object, (uintptr_t)copy + data[1]);
     free(copy);
     return 0;
 }

@@ -273,6 +273,7 @@ def trees(way, *options, linked=False):
         figures = program.figures()
         figures["first"] = figures["allocs"] - figures["paths_guessed"] - \
             figures["paths_replayed"] - figures["paths_missed"]
-        check(figures[way] > figures["allocs"] / 10, f"{way}: {figures[way]} of {figures['allocs']}")
+        told = f"{way}: {figures[way]} of {figures['allocs']}"
+        check(figures[way] > figures["allocs"] / 10, told)
         program.finish()
-    return f"{way}: {figures[way]} of {figures['allocs']}"
+    return told

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/os: mappings, locks, the library's own memory. */
 #include <criterion/criterion.h>
+#include <grp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -76,6 +77,18 @@ Test(memory, the_kernel_counts_by_kind) {
     cr_assert_lt(llabs(now.file_bytes - before.file_bytes), 1 << 20);
     cr_assert_lt(llabs(now.data_bytes - before.data_bytes - (16 << 20)), 1 << 20);
     cr_assert_geq(now.swap_bytes, 0);
+}
+
+/* The file has the list of groups, which may be long, before the figures. */
+Test(os, figures_behind_many_groups) {
+    enum { GROUPS = 5000 };
+    gid_t groups[GROUPS];
+    for (int i = 0; i < GROUPS; i++)
+        groups[i] = (gid_t)i + 100000;
+    if (setgroups(GROUPS, groups))
+        cr_skip("only root may have many groups");
+    cr_assert_gt(os_kinds().anonymous_bytes, 0);
+    cr_assert_gt(os_kinds().data_bytes, 0);
 }
 
 Test(memory, a_refusal_is_null) {

@@ -150,7 +150,7 @@ static void use_cache(uintptr_t frame) {
     views[i].index = i + 1;
     paths->missed++;
     cache_learn_hints(paths);
-    cache_keep(paths, place, &views[i], depth_now);
+    cache_keep(paths, place, &views[i], depth_now, TRACE_EXACT);
 }
 
 Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {

@@ -144,6 +144,13 @@ test_oracle_twins() {
     MEMCTX_TABLES=4M MEMCTX_DEPTH=8 oracle 3 10000 twins "$bin_dir/twins" 100 13
 }
 
+# Traces that lead to sites, while functions are folded.
+test_oracle_often() {
+    build often
+    MEMCTX_TABLES=768K oracle 3 10000 often "$bin_dir/often"
+    MEMCTX_TABLES=1M oracle 3 10000 often "$bin_dir/often"
+}
+
 test_oracle_rust() {
     HOME=$user_home need_working rustc --version
     build rust_program

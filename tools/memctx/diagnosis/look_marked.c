@@ -23,9 +23,9 @@
     10                /* memory of malloc that grows this many times as fast may look like growth  \
                        */
 #define AT_ONCE_S 2.0 /* a mark that was set less than this ago, ... */
+#define EMPTY_PART 16 /* ... and than 1/EMPTY_PART of the interval before, is left out */
 #define LONG_INTERVALS 12 /* growth over so many intervals, ... */
 #define LONG_S 3600.0     /* ... and so long, is no garbage */
-#define EMPTY_PART 16     /* ... and than 1/EMPTY_PART of the interval before, is left out */
 
 /* The figures of struct wire_elsewhere that are resident, in the order of the findings. */
 enum marked_kind { MARKED_PRIVATE, MARKED_SHARED, MARKED_FILES, MARKED_KINDS };
@@ -74,10 +74,12 @@ static void collect(const struct look *look, const struct wire_elsewhere *now,
         growth->seconds[growth->count] = mark->uptime_s;
         growth->values[growth->count++] = figure_of(&mark->elsewhere, kind);
     }
-    const double *last = growth->seconds + growth->count - 1;
-    double since_s = growth->count > 0 ? model->uptime_s - last[0] : 0;
-    if (growth->count > 1 && since_s < AT_ONCE_S && since_s < (last[0] - last[-1]) / EMPTY_PART)
-        growth->count--;
+    if (growth->count > 1) {
+        const double *last = growth->seconds + growth->count - 1;
+        double since_s = model->uptime_s - last[0];
+        if (since_s < AT_ONCE_S && since_s < (last[0] - last[-1]) / EMPTY_PART)
+            growth->count--;
+    }
     growth->seconds[growth->count] = model->uptime_s;
     growth->values[growth->count++] = figure_of(now, kind);
 }

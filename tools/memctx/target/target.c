@@ -366,7 +366,10 @@ bool target_can_be_watched(const char *word, int *code) {
         open_target(&target, word, USE_WATCH);
         _exit(CLI_DONE);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child) {
+    pid_t ended = child;
+    while (child > 0 && (ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
+        ;
+    if (child < 0 || ended != child) {
         target_open_running(&target, word);
         client_close(&target.client);
         return true;

@@ -132,7 +132,9 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
     size_t good = 0;
     for (char **word = words; *word; word++) {
         struct target target;
-        if (several && !target_can_be_watched(*word, &code)) {
+        int64_t pid;
+        /* a name that no process has may be mistyped, so it ends the command */
+        if (several && cli_is_number(*word, &pid) && !target_can_be_watched(*word, &code)) {
             add_silent(herd, *word);
             continue;
         }
