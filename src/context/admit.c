@@ -456,7 +456,7 @@ struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size
     if (admit.folding && admit.anchored)
         admit.depth = folded_depth(depth);
     struct prefix prefix = prefix_of_stack(&admit);
-    *kind = admit.folding ? TRACE_RANGED : TRACE_EXACT;
+    *kind = admit.folding ? TRACE_FOLDED : TRACE_EXACT;
     if (UNLIKELY(prefix.node & PREFIX_WAITS))
         return wait_or_admit(&admit, prefix, size, kind);
     struct view *view = NULL;

@@ -61,8 +61,8 @@ INTERNAL uint64_t admit_looked_up;
 INTERNAL uint64_t admit_waited;
 INTERNAL bool admit_any_waited; /* atomic: some path was not admitted at once */
 /* Returns the view that pays for the stack's innermost `depth` frames. The caller has walked the
- * innermost `walked` frames. Never NULL once the heap has a view. Sets *kind to
- * the kind of trace that may lead to the view. */
+ * innermost `walked` frames. Never NULL once the heap has a view. Sets *kind to the kind
+ * of trace that may lead to the view. */
 struct view *admit_view(struct heap *heap, unsigned depth, unsigned walked, size_t size,
                         enum trace_kind *kind);
 /* Called before each walk. Updates which functions the thread folds. Returns how many frames the

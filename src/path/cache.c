@@ -298,7 +298,7 @@ struct view *cache_search(struct paths *paths, uintptr_t frame, uint64_t *hash) 
         struct trace *trace = &paths->traces[number];
         if (!number)
             return NULL;
-        bool folded = trace->sp & TRACE_FOLDED;
+        bool folded = trace->sp & TRACE_FOLDED_BIT;
         bool related = place->tag == tag_of(*hash) && trace->sp - folded == sp;
         uint64_t found = 0;
         uint32_t k = !related ? 0
@@ -393,7 +393,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     unsigned first =
         stack->count > depth ? stack->frames[stack->count - depth].checks : checks_of_start(stack);
     struct trace_words words;
-    if (!trace_begin(&words, stack, first, kind == TRACE_RANGED))
+    if (!trace_begin(&words, stack, first, kind == TRACE_FOLDED))
         return;
     uint32_t number = place->trace ? place->trace : trace_take(paths);
     struct trace *trace = &paths->traces[number];
@@ -412,7 +412,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
     }
     trace->view = view;
     trace->hash = (uint32_t)(hash >> 32);
-    trace->sp = leaf->sp + (words.folded ? TRACE_FOLDED : 0);
+    trace->sp = leaf->sp + (words.folded ? TRACE_FOLDED_BIT : 0);
     trace->salt = (uint16_t)(number << 2);
     place->missed_view = 0;
     place->trace = (uint16_t)number;

@@ -119,8 +119,8 @@ _Static_assert(sizeof(struct trace_tail) == 2UL * CACHE_LINE, "a tail is two lin
 
 struct trace {
     struct view *view;
-    /* stack pointer of the exported function's caller, plus TRACE_FOLDED for a folded trace; 0: the
-     * trace is not in use */
+    /* stack pointer of the exported function's caller, plus TRACE_FOLDED_BIT for a folded trace; 0:
+     * the trace is not in use */
     uintptr_t sp;
     struct trace_tail *tail; /* the checks behind those of the trace; NULL: there are none */
     uint32_t hash;           /* upper half of the hash that leads to the trace's place */
@@ -134,7 +134,7 @@ struct trace {
 _Static_assert(sizeof(struct trace) == 2UL * CACHE_LINE, "a trace is two lines");
 /* Stands in trace.sp of a folded trace. No stack pointer has this bit, so the common malloc, which
  * knows no ranges, takes such a trace for a wrong guess. */
-#define TRACE_FOLDED 1U
+#define TRACE_FOLDED_BIT 1U
 
 /* For a return address on the stack: the distances, in words, from the word that holds it to the
  * words of the next two return addresses further out; 0: not known. first <= second. */
@@ -302,7 +302,7 @@ INLINE bool folded_trace_matches(const struct trace *trace, const stack_word *wo
 INLINE struct view *cache_guess_folded(struct paths *paths, uintptr_t frame) {
     uint32_t number = *first_guess(paths, frame);
     const struct trace *trace = &paths->traces[number];
-    if (trace->sp != frame + 16 + TRACE_FOLDED ||
+    if (trace->sp != frame + 16 + TRACE_FOLDED_BIT ||
         !folded_trace_matches(trace, (const stack_word *)frame))
         return NULL;
     paths->last = number * (uint32_t)sizeof *trace;
@@ -319,7 +319,7 @@ enum trace_kind {
     TRACE_NONE,
     TRACE_EXACT, /* all return addresses decide which view pays: no function is folded, or the view
                   * is that of a site */
-    TRACE_RANGED /* only the frames on the folded path decide */
+    TRACE_FOLDED /* only the frames on the folded path decide */
 };
 /* Called after a walk that gave `view`, where cache_search gave `hash`. Keeps the stack's innermost
  * `depth` frames as a trace, if the last walk from this place led to this view, too, or if the walk

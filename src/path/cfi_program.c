@@ -376,17 +376,24 @@ static bool run_long(struct machine *machine, uintptr_t start, uintptr_t pc) {
     return right && run(machine, pc);
 }
 
+/* Prepares a run of the program [at, end) for code that begins at `start`. The states in
+ * machine->saved stay unset, because there are many. */
+static void machine_begin(struct machine *machine, const struct common *common, const uint8_t *at,
+                          const uint8_t *end, uintptr_t start, const struct state *initial) {
+    machine->at = at;
+    machine->end = end;
+    machine->common = common;
+    machine->location = start;
+    machine->state = *initial;
+    machine->initial = initial;
+    machine->depth = 0;
+}
+
 bool cfi_run(const struct common *common, const uint8_t *at, const uint8_t *end, uintptr_t start,
              uintptr_t pc, struct state *state) {
     struct state initial = *state;
     struct machine machine;
-    machine.at = at;
-    machine.end = end;
-    machine.common = common;
-    machine.location = start;
-    machine.state = initial;
-    machine.initial = &initial;
-    machine.depth = 0;
+    machine_begin(&machine, common, at, end, start, &initial);
     bool right = end - at < LONG_BYTES ? run(&machine, pc) : run_long(&machine, start, pc);
     *state = machine.state;
     return right;
@@ -412,8 +419,8 @@ static uintptr_t next_row(const struct machine *machine, uintptr_t end) {
 /* True if a call may end in this code. A byte that looks like the first one of a call, e8 or ff
  * with /2 or /3, may also be a part of another instruction. */
 static bool may_call(const uint8_t *code, const uint8_t *end) {
-    static const uint8_t least_bytes[] = {2, 3, 6,
-                                          2}; /* of a call by ff, by the mode of its operand */
+    /* bytes of the shortest call by ff, for each mode of its operand */
+    static const uint8_t least_bytes[] = {2, 3, 6, 2};
     for (; code < end; code++)
         if ((*code == 0xe8 && end - code >= 5) ||
             (*code == 0xff && end - code >= 2 && (code[1] >> 3 & 6) == 2 &&
@@ -431,20 +438,14 @@ struct cfi_function cfi_run_alike(const struct common *common, const uint8_t *at
                                   const uint8_t *end, struct cfi_function function, uintptr_t pc,
                                   const struct state *state) {
     const struct cfi_function none = {0};
-    struct state initial = *state, there = *state;
+    struct state there = *state;
     struct machine machine;
     uintptr_t code_end = function.start + function.bytes, next;
     uintptr_t first = 0, last = 0; /* bounds of the present piece of code with the rule */
     if (!cfi_run(common, at, end, function.start, pc, &there))
         return none;
     struct cfi_rule wanted = cfi_rule_of(&there);
-    machine.at = at;
-    machine.end = end;
-    machine.common = common;
-    machine.location = function.start;
-    machine.state = initial;
-    machine.initial = &initial;
-    machine.depth = 0;
+    machine_begin(&machine, common, at, end, function.start, state);
     for (uintptr_t row = function.start; row < code_end; row = next) {
         if (!run(&machine, row) || (next = next_row(&machine, code_end)) <= row)
             return none;

@@ -77,14 +77,23 @@ static struct stack_check word_of(const struct trace_words *words, uint32_t i) {
     return i + 1 < words->count ? words->stack->checks[words->first + i] : words->last;
 }
 
+/* False: there can be no trace, because the distance from the exported function's frame to a word
+ * is negative, not a multiple of 8, or too large for trace_checks.word. A negative distance occurs
+ * when a signal handler's stack lies above the interrupted stack. The interrupted stack may be
+ * unmapped by the time when the trace is compared. */
+static bool words_are_near(const struct trace_words *words) {
+    uintptr_t frame = words->last.at - 8, far = 0;
+    for (uint32_t i = 0; i < words->count; i++) {
+        uintptr_t distance = word_of(words, i).at - frame;
+        far |= (distance & 7) | distance >> 35;
+    }
+    return !far;
+}
+
 /* Divides the words into groups, from the outermost on, so that traces with equal outer frames have
- * equal groups. False: there can be no trace. Either there are too many groups, or the distance
- * from the exported function's frame to a word is negative, not a multiple of 8, or too large for
- * trace_checks.word. A negative distance occurs when a signal handler's stack lies above the
- * interrupted stack. The interrupted stack may be unmapped by the time when the trace is
- * compared. */
+ * equal groups. False: there are too many groups for a trace. */
 static bool group_words(struct trace_words *words) {
-    uintptr_t page = 0, frame = words->last.at - 8, far = 0;
+    uintptr_t page = 0;
     words->groups = 0;
     for (uint32_t i = 0; i < words->count; i++) {
         uintptr_t at = word_of(words, i).at;
@@ -93,11 +102,10 @@ static bool group_words(struct trace_words *words) {
                 return false;
             words->starts[words->groups++] = (uint16_t)i;
         }
-        far |= ((at - frame) & 7) | (at - frame) >> 35;
         page = at / OS_PAGE_BYTES;
     }
     words->starts[words->groups] = (uint16_t)words->count;
-    return !far;
+    return true;
 }
 
 /* Writes group `number` of the words, the innermost word first. If the group has fewer than four
@@ -233,15 +241,6 @@ static struct trace_range next_range(struct trace_words *words, uint32_t i, uint
     return range;
 }
 
-/* False: the distance from the exported function's frame to a word does not fit; see group_words.
- */
-static bool folded_are_near(const struct trace_words *words) {
-    uintptr_t frame = words->last.at - 8, far = 0;
-    for (uint32_t i = 0; i < words->count; i++)
-        far |= ((word_of(words, i).at - frame) & 7) | (word_of(words, i).at - frame) >> 35;
-    return !far;
-}
-
 /* Writes `count` ranges, from word `i` on, with the innermost first. */
 static void put_ranges(struct trace_range *ranges, struct trace_words *words, uint32_t i,
                        uint32_t count, uintptr_t base) {
@@ -295,7 +294,7 @@ bool trace_begin(struct trace_words *words, const struct stack *stack, uint32_t 
                                   .count = leaf->checks - first + 1,
                                   .last = {leaf->sp - 8, leaf->address}};
     words->folded = may_fold && find_erased(words);
-    return words->folded ? folded_are_near(words) : group_words(words);
+    return words_are_near(words) && (words->folded || group_words(words));
 }
 
 bool trace_lay_out(struct paths *paths, struct trace *trace, struct trace_words *words) {

@@ -21,14 +21,12 @@ struct trace_words {
     uint32_t first, count;   /* number of the first check; number of words */
     struct stack_check last; /* the innermost return address */
     bool folded;
-    /* for a trace that is not folded: number of groups, and number of the first word of each group,
-     * and `count` */
-    uint32_t groups;
-    uint16_t starts[CACHE_GROUPS_MAX + 1];
-    /* for a folded trace: a bit for each frame that is in a folded function and not on the path;
-     * the next frame whose return address may be a word */
+    uint32_t groups; /* number of groups of words; only if the trace is not folded */
+    uint16_t starts[CACHE_GROUPS_MAX + 1]; /* number of each group's first word; then `count` */
+    /* a bit for each frame that is in a folded function and not on the path; only if the trace is
+     * folded */
     uint64_t erased[STACK_FRAMES_MAX / 64];
-    uint32_t frame;
+    uint32_t frame; /* the frame from which on next_range looks for a word's frame */
 };
 
 /* Finds the words of the walked stack, from check `first` on. `may_fold`: the trace may be folded.
@@ -38,7 +36,7 @@ bool trace_begin(struct trace_words *words, const struct stack *stack, uint32_t 
 /* Writes the words into the trace's ranges or groups, and into tails. False: there is no room; the
  * trace is unchanged. */
 bool trace_lay_out(struct paths *paths, struct trace *trace, struct trace_words *words);
-/* Lets the trace have no tail. */
+/* Takes the trace's tail away. */
 void trace_give_up_tail(struct paths *paths, struct trace *trace);
 /* Gives all blocks with tails back. No trace may have a tail afterwards. */
 void trace_free_tails(struct paths *paths);
