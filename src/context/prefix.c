@@ -358,9 +358,8 @@ static struct prefix find_few(const struct admit *admit, struct prefix at, int f
     return at;
 }
 
-#define FEW_FRAMES                                                                                 \
-    8 /* up to this many new frames, find_few looks for the loops, else find_many                  \
-       */
+/* Up to this many new frames, find_few looks for the loops; else find_many does. */
+#define FEW_FRAMES 8
 
 struct prefix prefix_of_stack(struct admit *admit) {
     struct paths *paths = admit->paths;

@@ -6,7 +6,7 @@
 #include "region/bins.h"
 
 #define LOOK_NS 1000000000UL    /* time between two looks */
-#define LOOK_OVER_NS 50000000UL /* the same while the tables are above their limit */
+#define LOOK_OVER_NS 50000000UL /* this time while the tables are above their limit */
 /* The time doubles after each look in vain, at most this many times. */
 #define DOUBLED_MOST 6U
 /* At least this many heaps without a thread stay while the tables are within their limit. */

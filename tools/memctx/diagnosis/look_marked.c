@@ -16,12 +16,10 @@
 #include "diagnosis/look_mapped.h"
 
 #define FULL_PART 32 /* a mapping is full if less than 1/FULL_PART of it is not resident */
-#define LARGE_PART                                                                                 \
-    8 /* only a mapping with 1/LARGE_PART of the growth may be a buffer that fills                 \
-       */
-#define SKEW_PART                                                                                  \
-    10                /* memory of malloc that grows this many times as fast may look like growth  \
-                       */
+/* Only a mapping with 1/LARGE_PART of the growth may be a buffer that fills. */
+#define LARGE_PART 8
+/* Memory of malloc that grows this many times as fast may look like growth of other memory. */
+#define SKEW_PART 10
 #define AT_ONCE_S 2.0 /* a mark that was set less than this ago, ... */
 #define EMPTY_PART 16 /* ... and than 1/EMPTY_PART of the interval before, is left out */
 #define LONG_INTERVALS 12 /* growth over so many intervals, ... */

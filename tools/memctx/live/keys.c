@@ -277,7 +277,7 @@ static void sort_by(struct ui *ui, int column) {
     ui->options.sort = (enum rates_column)((column + RATES_COLUMNS) % RATES_COLUMNS);
 }
 
-static void other_key(struct ui *ui, int key) {
+static void command_key(struct ui *ui, int key) {
     switch (key) {
     case 'q': ui->quit = true; break;
     case '?':
@@ -315,6 +315,6 @@ void ui_key(struct ui *ui, int key) {
     else if (ui->typing && key != KEY_RESIZE)
         type_key(ui, key);
     else if (!go(ui, key) && !change_process(ui, key) && !fold(ui, key) && !go_in_time(ui, key))
-        other_key(ui, key);
+        command_key(ui, key);
     ui_make_rows(ui);
 }

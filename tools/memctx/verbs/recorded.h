@@ -9,8 +9,8 @@
 #include "target/target.h"
 
 /* Sets input->now_s and, if there is a limit, input->limit, input->limit_count and
- * input->throttled. Does nothing for
- * a snapshot or a core file. `limits` must stay valid as long as the input. */
+ * input->throttled. Does nothing for a snapshot or a core file. `limits` must stay valid as long as
+ * the input. */
 void recorded_take(struct findings_input *input, const struct target *target,
                    struct limits_left *limits);
 

@@ -12,7 +12,7 @@
     "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, a core\n"     \
     "file, or a recording: FILE, or FILE@-10m for its state 10 minutes before its "                \
     "end.\n" OUTSIDE_HELP
-/* of the verb that needs more than a recording has */
+/* the TARGET of memctx verify, which needs figures that a recording does not have */
 #define WHOLE_TARGET_HELP                                                                          \
     "TARGET is a pid, a unique process name, a snapshot file made by memctx dump -o, or a core\n"  \
     "file; not a recording. " OUTSIDE_HELP
@@ -273,7 +273,7 @@ const struct cli_verb verb_table[] = {
      "                     reserved, waste, holes (free blocks), pinned (free memory in pages "
      "that\n"
      "                     the path's chunks keep in use) and resident\n"
-     "  --otlp FILE        the same values as profiles of OpenTelemetry (a request of OTLP, "
+     "  --otlp FILE        these values as profiles of OpenTelemetry (a request of OTLP, "
      "profiles\n"
      "                     v1development), always compressed with gzip\n"
      "  --attribute N=V    with --otlp: an attribute of the resource, up to 32 times;\n"
