@@ -19,7 +19,8 @@ from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
 PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
          "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
-         "snapshot/recording", "snapshot/recording_names", "snapshot/stream_read",
+         "snapshot/zstd_file", "snapshot/recording", "snapshot/recording_names",
+         "snapshot/stream_read",
          "model/wire_load", "model/figures",
          "model/model", "model/model_store", "model/folding", "model/tails", "base/cli",
          "base/help", "base/nearest", "base/quantity", "base/progress", "base/terminal",

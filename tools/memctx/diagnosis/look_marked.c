@@ -20,8 +20,8 @@
 #define LARGE_PART 8
 /* Memory of malloc that grows this many times as fast may look like growth of other memory. */
 #define SKEW_PART 10
-#define AT_ONCE_S 2.0 /* a mark that was set less than this ago, ... */
-#define EMPTY_PART 16 /* ... and than 1/EMPTY_PART of the interval before, is left out */
+#define AT_ONCE_S 2.0     /* a mark that was set less than this ago, ... */
+#define EMPTY_PART 16     /* ... and than 1/EMPTY_PART of the interval before, is left out */
 #define LONG_INTERVALS 12 /* growth over so many intervals, ... */
 #define LONG_S 3600.0     /* ... and so long, is no garbage */
 

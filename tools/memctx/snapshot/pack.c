@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zstd.h>
 
 #include "base/cli.h"
 #include "base/varint.h"
+#include "snapshot/zstd_file.h"
 
 /* a higher level makes files 3 to 12 % smaller, but writing takes four times as long */
 #define LEVEL 3
@@ -21,51 +21,25 @@ struct pack_column {
 };
 
 struct pack {
-    FILE *file;
-    ZSTD_CCtx *zstd;
-    uint8_t *out;
-    size_t out_bytes;
-    uint64_t body_bytes, file_bytes, all_rows;
+    struct zstd_file to;
+    uint64_t body_bytes, all_rows;
     enum snapshot_table table;
     uint32_t rows;
     struct pack_column columns[SNAPSHOT_COLUMNS_MAX];
 };
 
-static void write_out(struct pack *pack, const void *bytes, size_t length) {
-    fwrite(bytes, 1, length, pack->file);
-    pack->file_bytes += length;
-}
-
-static void compress(struct pack *pack, const void *bytes, size_t length, ZSTD_EndDirective end) {
-    ZSTD_inBuffer input = {bytes, length, 0};
-    size_t left;
+static void add_to_body(struct pack *pack, const void *bytes, size_t length) {
     pack->body_bytes += length;
-    do {
-        ZSTD_outBuffer output = {pack->out, pack->out_bytes, 0};
-        left = ZSTD_compressStream2(pack->zstd, &output, &input, end);
-        if (ZSTD_isError(left)) {
-            cli_die(CLI_REFUSED, "the snapshot could not be compressed; %s; free some memory",
-                    ZSTD_getErrorName(left));
-        }
-        write_out(pack, output.dst, output.pos);
-    } while (end == ZSTD_e_end ? left != 0 : input.pos < input.size);
+    zstd_file_put(&pack->to, bytes, length);
 }
 
 struct pack *pack_begin(FILE *file) {
     struct pack *pack = cli_alloc(1, sizeof *pack);
     const uint8_t version[4] = {SNAPSHOT_VERSION & 255, SNAPSHOT_VERSION >> 8 & 255,
                                 SNAPSHOT_VERSION >> 16 & 255, SNAPSHOT_VERSION >> 24 & 255};
-    pack->file = file;
-    pack->out_bytes = ZSTD_CStreamOutSize();
-    pack->out = cli_alloc(pack->out_bytes, 1);
-    pack->zstd = ZSTD_createCCtx();
-    if (!pack->zstd ||
-        ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_compressionLevel, LEVEL)) ||
-        ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_windowLog, SNAPSHOT_WINDOW_LOG)) ||
-        ZSTD_isError(ZSTD_CCtx_setParameter(pack->zstd, ZSTD_c_checksumFlag, 1)))
-        cli_die(CLI_REFUSED, "out of memory; the snapshot could not be compressed");
-    write_out(pack, SNAPSHOT_MAGIC, SNAPSHOT_MAGIC_BYTES);
-    write_out(pack, version, sizeof version);
+    zstd_file_begin(&pack->to, file, LEVEL, SNAPSHOT_WINDOW_LOG);
+    zstd_file_put_plain(&pack->to, SNAPSHOT_MAGIC, SNAPSHOT_MAGIC_BYTES);
+    zstd_file_put_plain(&pack->to, version, sizeof version);
     return pack;
 }
 
@@ -79,9 +53,9 @@ static void write_padding(struct pack *pack) {
     if (pack->all_rows > SNAPSHOT_ROWS_FREE)
         by_rows = (pack->all_rows - SNAPSHOT_ROWS_FREE) / SNAPSHOT_ROWS_RATIO + 1;
     wanted = wanted > by_rows ? wanted : by_rows;
-    if (wanted <= pack->file_bytes)
+    if (wanted <= pack->to.written)
         return;
-    uint32_t length = (uint32_t)(wanted - pack->file_bytes);
+    uint32_t length = (uint32_t)(wanted - pack->to.written);
     /* the magic number of a skippable frame, 0x184d2a50, and the length of the frame */
     const uint8_t head[8] = {0x50,
                              0x2a,
@@ -91,10 +65,10 @@ static void write_padding(struct pack *pack) {
                              length >> 8 & 255,
                              length >> 16 & 255,
                              length >> 24 & 255};
-    write_out(pack, head, sizeof head);
+    zstd_file_put_plain(&pack->to, head, sizeof head);
     while (length > 0) {
         uint32_t part = length < sizeof nothing ? length : (uint32_t)sizeof nothing;
-        write_out(pack, nothing, part);
+        zstd_file_put_plain(&pack->to, nothing, part);
         length -= part;
     }
 }
@@ -154,10 +128,10 @@ static void write_block(struct pack *pack) {
     }
     size_t head_bytes = varint_put(head, pack->table);
     head_bytes += varint_put(head + head_bytes, length + contents);
-    compress(pack, head, head_bytes, ZSTD_e_continue);
-    compress(pack, directory, length, ZSTD_e_continue);
+    add_to_body(pack, head, head_bytes);
+    add_to_body(pack, directory, length);
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++) {
-        compress(pack, pack->columns[i].bytes, pack->columns[i].used, ZSTD_e_continue);
+        add_to_body(pack, pack->columns[i].bytes, pack->columns[i].used);
         pack->columns[i].used = 0;
     }
     pack->all_rows += pack->rows;
@@ -183,11 +157,10 @@ void pack_end_table(struct pack *pack) {
 void pack_finish(struct pack *pack) {
     pack_begin_table(pack, SNAPSHOT_END);
     write_block(pack);
-    compress(pack, NULL, 0, ZSTD_e_end);
+    zstd_file_end_frame(&pack->to);
     write_padding(pack);
-    ZSTD_freeCCtx(pack->zstd);
     for (unsigned i = 0; i < SNAPSHOT_COLUMNS_MAX; i++)
         free(pack->columns[i].bytes);
-    free(pack->out);
+    zstd_file_free(&pack->to);
     free(pack);
 }
