@@ -4,8 +4,6 @@
  * the argument brk, the filter allows brk and there are no threads, so that the C library's
  * allocator can be tested: with threads it would ask for the number of processors. */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,15 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "../../lib/filter.h"
 
 #define ALLOW(number)                                                                              \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),                                           \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-static int filter_install(int brk_allowed) {
+static int allow_few(int brk_allowed) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         ALLOW(SYS_mmap),
@@ -35,8 +34,7 @@ static int filter_install(int brk_allowed) {
         ALLOW(brk_allowed ? SYS_brk : SYS_write),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
     };
-    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program, 0, 0);
+    return filter_install(filter, sizeof filter / sizeof *filter);
 }
 
 __attribute__((noinline)) static void *path_make(unsigned depth, size_t bytes) {
@@ -51,7 +49,7 @@ enum { THREADS = 100 };
 static pthread_barrier_t done;
 
 static void *late_thread(void *argument) {
-    if (filter_install(0) != 0) { /* a filter holds for one thread */
+    if (allow_few(0) != 0) { /* a filter holds for one thread */
         _exit(2);
     }
     for (unsigned i = 0; i < 100; i++) {
@@ -77,7 +75,7 @@ int main(int argc, char **argv) {
     }
     path_make(1, 1); /* at its first allocation the C library calls getrandom */
     usleep(300000);  /* by then the control thread has started */
-    if (filter_install(brk) != 0) {
+    if (allow_few(brk) != 0) {
         return 2;
     }
     pthread_barrier_wait(&done);

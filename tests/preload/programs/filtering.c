@@ -3,14 +3,13 @@
  * the system calls of a group, as service managers do. GROUP is network (systemd's @network-io),
  * clone (new threads and processes), barrier (membarrier), or nothing (only getpriority, which no
  * program here calls). */
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "../../lib/filter.h"
 
 static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_bind,
                               SYS_listen,     SYS_accept,     SYS_accept4,  SYS_sendto,
@@ -41,8 +40,7 @@ int main(int argc, char **argv) {
         code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     }
     code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    struct sock_fprog program = {.len = (unsigned short)length, .filter = code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program, 0, 0)) {
+    if (filter_install(code, length) != 0) {
         perror("filtering");
         return 2;
     }

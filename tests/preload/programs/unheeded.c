@@ -2,30 +2,18 @@
 /* unheeded - checks that calloc returns zeros where madvise says that it succeeded, but does
  * nothing, as under old versions of qemu's user mode. A filter of system calls plays this kernel.
  * The program executes itself under the filter. Prints the number of bytes that are not zero. */
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { LEAST = 1000, MOST = 12000000, ROUNDS = 10 };
+#include "../../lib/filter.h"
 
-static int filter_install(void) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO), /* error number 0: success */
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program, 0, 0);
-}
+enum { LEAST = 1000, MOST = 12000000, ROUNDS = 10 };
 
 static size_t not_zero(const char *block, size_t bytes) {
     size_t count = 0;
@@ -47,7 +35,8 @@ int main(int argc, char **argv) {
     size_t wrong = 0;
     char *first, *second;
     if (argc == 1) {
-        if (filter_install() != 0 || execl("/proc/self/exe", argv[0], "filtered", (char *)NULL))
+        if (filter_answer(SYS_madvise, 0) != 0 ||
+            execl("/proc/self/exe", argv[0], "filtered", (char *)NULL))
             return 2;
     }
     if (madvise(NULL, 1, MADV_NORMAL) != 0)
