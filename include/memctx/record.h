@@ -25,7 +25,10 @@
 
 #define RECORD_MAGIC "MCTXREC1" /* the first bytes of the file */
 #define RECORD_MAGIC_BYTES 8
-#define RECORD_VERSION 2
+#define RECORD_VERSION 3
+#define RECORD_VERSION_READ                                                                        \
+    2 /* the oldest version that the command reads; it has no record_held                          \
+       */
 #define RECORD_FILE_BYTES (16UL << 20) /* upper bound of the file's size */
 #define RECORD_FOLDER_MAX 511U         /* greatest number of bytes of the path of MEMCTX_RECORD */
 #define RECORD_HEAD_AT 0UL
@@ -119,7 +122,9 @@ struct record_moment {
     uint32_t uid;  /* effective user now; another user may have made the file */
     /* 0: use and limit are the control group's own; N: those of the Nth group above it */
     uint32_t cgroup_above;
-    uint32_t reserved;
+    /* 1: a struct record_pages follows this struct, and each entry has RECORD_HELD_NUMBERS further
+     * numbers; 0: this moment says nothing about pages. Version 2: always 0. */
+    uint32_t paged;
     /* Use and limit of the control group, or of a group above it if that group's limit leaves less
      * room. The use is without file contents that nobody used lately (inactive_file). The kills are
      * those in the control group itself. WIRE_UNKNOWN: the group has no file with the figure, or no
@@ -132,6 +137,26 @@ struct record_moment {
     char dump[offsetof(struct wire_dump, exe)];
 };
 
+/* The memory that a context holds. Its pages are those that belong to it alone; in a page that it
+ * shares with other contexts it holds its blocks. */
+struct record_held {
+    int64_t block_bytes;       /* blocks of its live chunks; large chunks in whole OS pages */
+    int64_t reserved_bytes;    /* its pages, its large chunks, and its blocks in shared pages */
+    int64_t alone_bytes;       /* pages and large chunks that only its chunks keep in use */
+    int64_t alone_free_bytes;  /* the part of alone_bytes that holds no chunk */
+    int64_t shared_free_bytes; /* its part, by chunks, of the free memory in shared pages in use */
+};
+#define RECORD_HELD_NUMBERS 5U
+
+/* Sums over all pages. OS pages from which no block was ever handed out, and those that went back
+ * to the kernel, do not count. */
+struct record_pages {
+    int64_t own_bytes;         /* pages of one context, and large chunks */
+    int64_t mixed_bytes;       /* pages that contexts share */
+    int64_t mixed_block_bytes; /* live blocks in these */
+    struct record_held rest;   /* sum over the contexts that have no entry */
+};
+
 /* Entries follow a moment, by rising id. An entry consists of numbers of variable length (LEB128):
  * each byte holds seven bits of the number, the lowest first, and its highest bit says that more
  * bytes follow. A signed number is first doubled, and inverted if it is negative, so that numbers
@@ -139,7 +164,9 @@ struct record_moment {
  *   the id less the id of the entry before, times 4; plus RECORD_FREED or RECORD_PEAK or both
  *   signed: live bytes; signed: live chunks
  *   with RECORD_FREED: allocations, bytes ever allocated; without it nothing was ever freed
- *   with RECORD_PEAK: the highest live bytes */
+ *   with RECORD_PEAK: the highest live bytes
+ *   signed, if the moment is paged: the members of struct record_held in their order, the first
+ *   less the live bytes, the second less the first */
 #define RECORD_FREED 1U
 #define RECORD_PEAK 2U
 

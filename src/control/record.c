@@ -27,10 +27,7 @@
 #define LOOK_NS 250000000ULL      /* time between two looks at the growth */
 #define AWAIT_NS 200000           /* time between two looks of record_await_file */
 #define AWAIT_MAX_NS 100000000ULL /* longest time for record_await_file */
-/* The pause after a moment is at least SHARE times the CPU time that the moment took. Elapsed time
- * would also count other programs on a busy machine, and the pauses would become minutes. */
-#define SHARE 500U
-#define GREW_LEAST (1L << 20) /* growth by fewer bytes causes no moment */
+#define GREW_LEAST (1L << 20)     /* growth by fewer bytes causes no moment */
 
 struct recorder *recorder;
 /* Two recorders are used in turns: `memctx set TARGET record=DIR` takes the one that is not in use,
@@ -143,18 +140,21 @@ static void unpin(void) {
     marks_pin();
 }
 
-/* Writes a moment, and before it a directory if one is due (recorder_write_directory). */
-static void take_moment(uint64_t now) {
+/* Writes a moment, and before it a directory if one is due (recorder_write_directory). Returns true
+ * if it looked at the pages. */
+static bool take_moment(uint64_t now) {
     struct walk walk;
+    struct record_pages pages;
+    bool paged = false;
     unpin(); /* in a forked child: the contexts that the parent watched */
     if (!recorder->tables)
         recorder->tables = buffers_map(sizeof *recorder->tables, false);
     if (!recorder->tables) {
         recorder_failed(-ENOMEM);
-        return;
+        return false;
     }
     if (!recorder_open_file())
-        return;
+        return false;
     /* While tree_read_until_ns is set, no context is evicted, so no chunk is counted twice and no
      * id changes its meaning. */
     uint64_t read_until_ns = load_relaxed(&tree_read_until_ns);
@@ -162,10 +162,12 @@ static void take_moment(uint64_t now) {
     recorder->sequence++;
     if (recorder_read_contexts(&walk)) {
         recorder_write_directory(now);
-        recorder_write_moment(&walk);
+        paged = recorder_read_pages(&pages, now);
+        recorder_write_moment(&walk, paged ? &pages : NULL);
     }
     store_release(&tree_read_until_ns, read_until_ns);
     unpin();
+    return paged;
 }
 
 /* True if the program can change its user and its root directory, and then may be unable to make a
@@ -209,8 +211,9 @@ void record_look(void) {
     high = due ? high - high / 50 : high;
     recorder->high_bytes = used > high ? used : high;
     uint64_t cpu_ns = os_thread_cpu_ns();
-    take_moment(now);
-    uint64_t after = os_now_exact_ns(), pause = (os_thread_cpu_ns() - cpu_ns) * SHARE;
+    bool paged = take_moment(now);
+    uint64_t after = os_now_exact_ns();
+    uint64_t pause = recorder_pay(os_thread_cpu_ns() - cpu_ns, paged) * RECORD_SHARE;
     recorder->quiet_ns = after + pause;
     recorder->next_ns = after + (pause > EVERY_NS ? pause : EVERY_NS);
 }
@@ -320,6 +323,8 @@ void record_forget(void) {
     recorder->at_once = false;
     recorder->owner = 0;
     recorder->next_ns = recorder->quiet_ns = recorder->look_ns = recorder->directory_ns = 0;
+    recorder->credit_at_ns = recorder->paged_at_ns = recorder->paged_cpu_ns = 0;
+    recorder->credit_ns = 0;
     recorder->high_bytes = 0;
     /* If the parent was making a moment at the fork, `count` had started at 0 again, although
      * contexts are pinned. */

@@ -4,8 +4,8 @@
  * library.
  *
  * record.c decides when a moment is due, record_file.c has the file, record_watched.c chooses the
- * contexts, record_directory.c and record_moment.c write them, record_cgroup.c reads the control
- * group.
+ * contexts, record_directory.c and record_moment.c write them, record_pages.c adds up their pages,
+ * record_cgroup.c reads the control group.
  *
  * Threads: the control thread, except recorder_write_end.
  */
@@ -22,6 +22,10 @@
 #define WATCHED_MAX 2048U         /* greatest number of contexts that are watched */
 #define MOMENT_BYTES (64UL << 10) /* bytes of a moment, at most */
 #define PIECE_BYTES 16384U        /* bytes of a piece of a directory, at most */
+/* The pause after a moment is at least RECORD_SHARE times the CPU time that the moment took.
+ * Elapsed time would also count other programs on a busy machine, and the pauses would become
+ * minutes. */
+#define RECORD_SHARE 500U
 
 struct watched {
     uint32_t id;
@@ -33,10 +37,11 @@ struct watched {
     struct sum sum;
 };
 
-/* Memory for one moment, about 430 KiB; mapped while the process records. */
+/* Memory for one moment, about 510 KiB; mapped while the process records. */
 struct record_tables {
     /* The contexts watched now, and those watched at the last moment; by rising id. */
     struct watched watched[WATCHED_MAX], before[WATCHED_MAX];
+    struct record_held held[WATCHED_MAX]; /* of the watched contexts; valid in a paged moment */
     char piece[PIECE_BYTES + sizeof(struct record_piece)];
     char moment[MOMENT_BYTES];
 };
@@ -65,6 +70,10 @@ struct recorder {
     size_t cgroup_top;                   /* bytes of `cgroup` that are the mount point */
     bool cgroup_v1;
     struct record_tables *tables; /* NULL: not mapped */
+    /* CPU time that the recording may take for looks at pages (record_pages.c); the time up to
+     * which that was counted; when the pages were last looked at; the CPU time that it took then */
+    int64_t credit_ns;
+    uint64_t credit_at_ns, paged_at_ns, paged_cpu_ns;
     /* Numbers of watched contexts: of all; of those with a name; of those that have no name and
      * were large only earlier. */
     uint32_t count, named, earlier;
@@ -122,7 +131,18 @@ uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
  * contexts or modules, has other identifiers than they have now, or is a minute old. False:
  * recorder_failed has counted the loss. */
 bool recorder_write_directory(uint64_t now);
-/* Writes a moment with the contexts that recorder_read_contexts has chosen. */
-void recorder_write_moment(struct walk *walk);
+/* Writes a moment with the contexts that recorder_read_contexts has chosen. `pages`: NULL, or the
+ * sums that recorder_read_pages has made. */
+void recorder_write_moment(struct walk *walk, struct record_pages *pages);
+
+/* --- record_pages.c --------------------------------------------------------------------------- */
+
+/* Adds up the pages of all contexts, those of the watched ones in tables->held. False: the time for
+ * that is used up, or there is no memory. */
+bool recorder_read_pages(struct record_pages *pages, uint64_t now);
+/* Counts `cpu_ns` of work for the recording, looks at pages included. Returns the part of it that
+ * the next pause has to make up for. */
+uint64_t recorder_pay(uint64_t cpu_ns, bool paged);
+void recorder_add_held(struct record_held *sum, const struct record_held *part);
 
 #endif

@@ -35,11 +35,11 @@
 #define FORKING_NS 1000000000U
 /* how many calls of control_is_due in a forked child do not read the clock */
 #define CHILD_LOOKS 8
-#define STACK_BYTES (224UL << 10)
+#define STACK_BYTES (220UL << 10)
 /* glibc puts the program's thread-local storage into the stack of a thread, and accepts the stack
  * if 2 KiB are left. So glibc is not told of the lowest STACK_RESERVE bytes of the stack, and they
  * stay free for the thread's code. */
-#define STACK_RESERVE (48UL << 10)
+#define STACK_RESERVE (44UL << 10)
 #define STATUS_BYTES 16384 /* room for one file of /proc, in may_start */
 /* pause between two checks: at exit, whether the socket is still being made; in control_pause,
  * whether the kernel still has the ended thread */

@@ -13,6 +13,7 @@ from harness import check, check_equal, run_cli, runtime_dir, wait_until
 ROUNDS = int(os.environ.get("MEMCTX_RECORD_ROUNDS", "5"))
 RING_AT = 4096 + 2 * (1536 << 10)
 BLOCK = struct.Struct("<IIQQQ")
+PAGED_AT, PAGES_BYTES, HELD_NUMBERS = 36, 64, 5  # in a moment
 HEAD, END, DIRECTORY, MOMENT = 0x44484352, 0x44454352, 0x52444352, 0x4D4D4352
 OLDEST_S = 60 if ROUNDS <= 5 else 12  # maximum age of the last moment: 10 s, more on a busy machine
 
@@ -58,24 +59,51 @@ def patch(data, at, offset, bytes_new):
     data[at:at + BLOCK.size] = head + struct.pack("<Q", checksum(head))
 
 
+def entries_of(body):
+    """The entries in the body of a moment, each a list of the bytes of its numbers."""
+    count, entry_bytes = struct.unpack_from("<II", body, 16)
+    paged, = struct.unpack_from("<I", body, PAGED_AT)
+    numbers, start = [], len(body) - entry_bytes
+    for at in range(start, len(body)):
+        if body[at] < 128:
+            numbers.append(body[start:at + 1])
+            start = at + 1
+    entries, at = [], 0
+    while at < len(numbers):
+        first = numbers[at][0]
+        size = 3 + 2 * (first & 1) + (first >> 1 & 1)
+        entries.append(numbers[at:at + size + HELD_NUMBERS * paged])
+        at += size + HELD_NUMBERS * paged
+    check_equal(len(entries), count, "entries of a moment")
+    return entries
+
+
 def ids_of(body):
     """The ids of the entries in the body of a moment."""
-    count, entry_bytes = struct.unpack_from("<II", body, 16)
-    numbers, value, shift = [], 0, 0
-    for byte in body[len(body) - entry_bytes:]:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            numbers.append(value)
-            value = shift = 0
-    ids, at, number = [], 0, 0
-    while at < len(numbers):
-        first = numbers[at]
-        number += first >> 2
+    ids, number = [], 0
+    for entry in entries_of(body):
+        number += sum((byte & 127) << 7 * k for k, byte in enumerate(entry[0])) >> 2
         ids.append(number)
-        at += 3 + 2 * (first & 1) + (first >> 1 & 1)
-    check_equal(len(ids), count, "entries of a moment")
     return ids
+
+
+def forget_pages(data, moments):
+    """Rewrites these of moments_of(data) so that they say nothing about pages."""
+    for at, sequence, body in moments:
+        entries = b"".join(b"".join(entry[:-HELD_NUMBERS]) for entry in entries_of(body))
+        head = bytearray(body[:len(body) - PAGES_BYTES - struct.unpack_from("<I", body, 20)[0]])
+        struct.pack_into("<I", head, 20, len(entries))
+        struct.pack_into("<I", head, PAGED_AT, 0)
+        new = bytes(head) + entries
+        block = struct.pack("<IIQQ", MOMENT, len(new), sequence, checksum(new))
+        block += struct.pack("<Q", checksum(block)) + new
+        data[at:at + BLOCK.size + len(body)] = block.ljust(BLOCK.size + len(body), b"\0")
+
+
+def as_version_2(data):
+    """Makes the recording one of an older library, which wrote no figures of pages."""
+    forget_pages(data, moments_of(data))
+    patch(data, 0, 8, struct.pack("<I", 2))
 
 
 def wall_s(moment):

@@ -11,9 +11,19 @@ import time
 
 import harness
 from harness import Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
-from recorded import (DIRECTORY, OLDEST_S, RING_AT, ROUNDS, block_at, check_whole, dump_of,
-                      first_moments, ids_of, moments_of, patch, postmortem_of, read, recorded,
-                      recording_of, wait_moments)
+from recorded import (DIRECTORY, OLDEST_S, RING_AT, ROUNDS, as_version_2, block_at, check_whole,
+                      dump_of, first_moments, forget_pages, ids_of, moments_of, patch,
+                      postmortem_of, read, recorded, recording_of, wait_moments,
+                      wall_s)
+
+
+def older_recording(path):
+    """Writes the recording as an older library would have written it. Returns the file's path."""
+    data = bytearray(read(path))
+    as_version_2(data)
+    with open(path + ".older", "wb") as file:
+        file.write(data)
+    return path + ".older"
 
 
 @test
@@ -76,16 +86,17 @@ def recording_has_a_history():
         done = run_cli("verify", path)
         check_equal((done.returncode, done.stdout), (1, ""), "exit status of verify")
         check("a recording holds no predictions; ask the process" in done.stderr, done.stderr)
-        for words in (("dump", path, "--sort", "reserved"),
-                      ("frag", path, "--sort", "waste"),
-                      ("dump", path, "--flat", "--sort", "waste"),
-                      ("dump", path, "--svg", "-", "--sort", "pinned"),
-                      ("export", path, "--folded", "-", "--metric", "waste")):
-            done = run_cli(*words)
+        older = older_recording(path)
+        for words in (("dump", "--sort", "reserved"), ("frag", "--sort", "waste"),
+                      ("dump", "--flat", "--sort", "waste"),
+                      ("dump", "--svg", "-", "--sort", "pinned"),
+                      ("export", "--folded", "-", "--metric", "waste")):
+            check_equal(run_cli(words[0], path, *words[1:]).returncode, 0, f"exit status, {words}")
+            done = run_cli(words[0], older, *words[1:])
             check_equal((done.returncode, done.stdout), (1, ""),
                         f"exit status and output of {words}")
-            check(f"a recording holds no pages, so {words[-1]} is not known" in done.stderr,
-                  done.stderr)
+            check(f"this moment of the recording holds no pages, so {words[-1]} is not known" in
+                  done.stderr, done.stderr)
         snapshot = os.path.join(directory, "kept.mctx")
         check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
         check_equal(dump_of(snapshot)["totals"], dump_of(path)["totals"], "totals of the snapshot")
@@ -107,11 +118,12 @@ def frag_of(path):
 
 @test
 def frag_of_a_recording():
-    """frag tells the ledger of each moment, in which rounding and free room are one line, and the
-    contexts by live bytes. A snapshot of a moment has the same ledger. A recording of an older
-    library, without the bytes in pages, lacks that line."""
+    """frag of a recording without figures of pages, which older libraries wrote, tells the ledger
+    of each moment, in which rounding and free room are one line, and the contexts by live bytes. A
+    snapshot of a moment has the same ledger. Without the bytes in pages, that line is missing."""
     pages_at = 112 + 88  # in a moment, the offset of ledger.pages_reserved in `dump`
-    with contextlib.contextmanager(first_moments)() as path:
+    with contextlib.contextmanager(first_moments)() as new:
+        path = older_recording(new)
         data = bytearray(read(path))
         moments = postmortem_of(path)["moments"]
         for at, body, moment in (("start", moments_of(data)[0][2], moments[0]),
@@ -127,26 +139,91 @@ def frag_of_a_recording():
             check_equal({(one["reserved_bytes"], one["holes_bytes"], one["occupancy"])
                          for one in contexts}, {(None, None, None)}, "figures of pages")
         text = run_cli("frag", path, "--bytes").stdout
-        check(re.search(r"a recorded moment: .*\n(.*\n)+ +\d+ +100.0 %  resident set.*\n +"
-                        rf"{lines['requested_bytes']} .*requested by the program\n +"
-                        rf"{lines['pages_free_bytes']} .*rounding, and free in pages", text), text)
+        check(re.search(r"a recorded moment: .*is not in the\sfile.*\n(.*\n)+ +\d+ +100.0 %  "
+                        rf"resident set.*\n +{lines['requested_bytes']} .*requested by the "
+                        rf"program\n +{lines['pages_free_bytes']} .*rounding, and free in pages",
+                        text), text)
         check(re.search(r"Who holds what, by requested:\n +requested +chunks +context\n"
                         r" +\d+ +\d+  \d+\n +leak_here", text), text)
         for option in ("--map", "--pages"):
             done = run_cli("frag", path, option)
-            check((done.returncode, done.stdout) == (1, "") and "a recording holds no pages" in
-                  done.stderr, f"{option}: {done}")
-        snapshot = path + ".mctx"
-        check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
-        check_equal(frag_of(snapshot)[0], lines, "ledger of the snapshot")
+            check((done.returncode, done.stdout) == (1, "") and "a recording holds no single pages"
+                  in done.stderr, f"{option}: {done}")
+        check_same_ledger(path)
         for at, _, _ in moments_of(data):
             patch(data, at, pages_at, bytes(8))
-        older = path + ".older"
-        with open(older, "wb") as file:
+        with open(path, "wb") as file:
             file.write(data)
-        lines, _ = frag_of(older)
+        lines, _ = frag_of(path)
         check("pages_free_bytes" not in lines and "not recorded: free in pages" in
-              run_cli("frag", older).stdout, f"an older recording: {lines}")
+              run_cli("frag", path).stdout, f"an older recording: {lines}")
+
+
+def check_same_ledger(path):
+    """Checks that a snapshot of the recording's last moment has the ledger of that moment."""
+    snapshot = path + ".mctx"
+    check_equal(run_cli("dump", path, "-o", snapshot).returncode, 0, "exit status of dump -o")
+    check_equal(frag_of(snapshot)[0], frag_of(path)[0], "ledger of the snapshot")
+
+
+def pinners_of(target):
+    """What frag tells of the pinners: by the functions of each path, its figures."""
+    done = run_cli("frag", "--json", target)
+    check_equal((done.returncode, done.stderr), (0, ""), f"frag {target}")
+    keys = ("chunks", "requested_bytes", "alone_bytes", "alone_free_bytes", "shared_free_bytes")
+    return {tuple(one["path"]): [one[key] for key in keys]
+            for one in json.loads(done.stdout)["pinners"]}, json.loads(done.stdout)
+
+
+@contextlib.contextmanager
+def killed_with_holes():
+    """Yields the recording of a program that was killed while a hundredth of its chunks kept most
+    of its pages, and what frag told of the process just before."""
+    program = harness.build_program("tests/control/sparse.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", f"--record={directory}", "--", program, "100000", "100"]
+        with harness.Target(argv, runtime, preload=False) as target:
+            path = os.path.join(directory, f"memctx-{target.pid}-sparse.rec")
+            target.hear()
+            ready = time.time()
+            wait_until(lambda: os.path.exists(path) and moments_of(read(path)) and
+                       wall_s(moments_of(read(path))[-1]) > ready, "a moment with holes", 120)
+            live = pinners_of(str(target.pid))
+            target.kill()
+        yield path, *live
+
+
+@test
+def frag_of_a_recording_names_the_path_that_holds_pages():
+    """A program is killed while few chunks keep many pages. frag of its recording names their call
+    path, with the figures that frag of the process told just before; so does doctor. If the last
+    moment lacks figures of pages, frag names the last moment that has them."""
+    with killed_with_holes() as (path, pinners, live):
+        found, frag = pinners_of(path)
+        check_equal(found, pinners, "pinners of the recording and of the process")
+        check("make" in next(iter(found))[0], f"the path that holds most pages: {found}")
+        rest = next(iter(found.values()))
+        check_equal(rest[0], 1000, "chunks that hold pages")
+        check(rest[3] > 10_000_000, f"{rest} of 30 MB")
+        for key in ("requested_bytes", "rounding_bytes", "holes_bytes", "mixed_free_bytes"):
+            values = [next(line["bytes"] for line in one["ledger"]["lines"] if line["name"] == key)
+                      for one in (live, frag)]
+            check(abs(values[0] - values[1]) <= 65536, f"{key}: {values}")
+        check_same_ledger(path)
+        verdict = json.loads(run_cli("doctor", "--json", path).stdout)["findings"][0]
+        check(verdict["id"] == "nearly-empty-pages" and "make" in str(verdict["path"]),
+              f"the first finding: {verdict}")
+        data = bytearray(read(path))
+        moments = moments_of(data)
+        forget_pages(data, moments[-1:])
+        with open(path, "wb") as file:
+            file.write(data)
+        text = run_cli("frag", path).stdout.replace("\n", " ")
+        back_ms = int((wall_s(moments[-1]) - wall_s(moments[-2])) * 1000)
+        named = re.search(r"memctx frag \S+@-(\d+)ms shows the last moment that has them", text)
+        check(named and abs(int(named.group(1)) - back_ms) < 1000, text)
+        earlier = run_cli("frag", f"{path}@-{named.group(1)}ms").stdout
+        check("sums for each call path" in earlier.replace("\n", " "), earlier)
 
 
 @test

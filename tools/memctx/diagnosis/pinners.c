@@ -39,7 +39,8 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
         pinner->requested_bytes =
             model_tame(pinner->requested_bytes +
                        model_tame(model->contexts[index].figures->self.requested_bytes));
-        add_holder(&pinner->sum, holders_of(holders, model, index));
+        struct holder holder = holders_look(holders, model, index);
+        add_holder(&pinner->sum, &holder);
     }
     /* Pages with chunks of several members come back when all members free their chunks. */
     int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
@@ -48,6 +49,11 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
     pinner->partner_count = holders_partners(model, pinner->members, pinner->partners);
     pinner->isolate_bytes = holders_isolate(model, pinner->members);
     pinner->punch_bytes = holders_punch(model, pinner->members);
+}
+
+/* Returns true if the free memory in the pages of each context is known. */
+static bool is_known(const struct model *model, const struct holders *holders) {
+    return holders->list || holders_recorded(model);
 }
 
 static int by_coming_back(const void *a, const void *b) {
@@ -60,11 +66,12 @@ static int by_coming_back(const void *a, const void *b) {
 void pinners_make(struct pinners *pinners, const struct model *model, const struct holders *holders,
                   int64_t rss_bytes) {
     *pinners = (struct pinners){.count = 0};
-    if (!holders->list)
+    if (!is_known(model, holders))
         return;
     int64_t *figures = cli_alloc(model->figures_count, sizeof *figures);
     for (size_t i = 0; i < model->figures_count; i++)
-        figures[i] = holders->list[i].alone_free + holders->list[i].shared_free;
+        figures[i] = holders->list ? holders->list[i].alone_free + holders->list[i].shared_free
+                                   : model_tame(model_figures_at(model, i)->self.pinned_bytes);
     struct blame_paths paths;
     blame_paths_make(&paths, model);
     blame_make(&pinners->blame, &paths, figures, rss_bytes / SHARE > 0 ? rss_bytes / SHARE : 1);
@@ -162,16 +169,16 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
                          ? cli_format(", and %s together with other contexts",
                                       render_bytes(shared, sum->shared_free, human))
                          : cli_copy("");
-    char *ages = write_ages(pinner, model);
+    char *age = holders_recorded(model) ? cli_copy("") : write_ages(pinner, model);
     printf("%*s", TEXT_COLUMN, "");
-    print_wrapped(
-        cli_format("%" PRId64 " chunk%s, %s in all, keep%s %s of otherwise empty pages in "
-                   "use%s; %s",
-                   sum->chunks, render_plural(sum->chunks),
-                   render_bytes(asked, pinner->requested_bytes, human), sum->chunks == 1 ? "s" : "",
-                   render_bytes(empty, sum->alone_free, human), together, ages));
+    print_wrapped(cli_format(
+        "%" PRId64 " chunk%s, %s in all, keep%s %s of otherwise empty pages in "
+        "use%s%s%s",
+        sum->chunks, render_plural(sum->chunks),
+        render_bytes(asked, pinner->requested_bytes, human), sum->chunks == 1 ? "s" : "",
+        render_bytes(empty, sum->alone_free, human), together, age[0] != '\0' ? "; " : "", age));
     free(together);
-    free(ages);
+    free(age);
     for (size_t i = 0; i < pinner->partner_count && sum->shared_free > sum->alone_free / 8; i++) {
         const struct holder_partner *partner = &pinner->partners[i];
         char bytes[RENDER_NUMBER_BYTES];
@@ -183,14 +190,16 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
                                  model->contexts[partner->context].id, path));
         free(path);
     }
-    print_what_if(pinner, model, human);
+    if (!holders_recorded(model))
+        print_what_if(pinner, model, human);
 }
 
 void pinners_print(const struct pinners *pinners, const struct model *model,
                    const struct holders *holders, int64_t functions, bool human) {
     char freelist[RENDER_NUMBER_BYTES], kept[RENDER_NUMBER_BYTES];
-    if (!holders->list)
+    if (!is_known(model, holders))
         return;
+    bool recorded = holders_recorded(model);
     if (pinners->count > 0)
         printf("Who keeps otherwise empty pages, and how much freeing all its chunks returns:\n");
     for (size_t i = 0; i < pinners->count; i++)
@@ -206,12 +215,15 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
                             "milliseconds goes back by itself; memctx keeps more of it if the "
                             "program lately took freed memory again"
                           : "";
-    char *text = cli_format("empty memory that memctx keeps for reuse: %s in the freelist, %s in "
-                            "empty pages%s%s",
-                            render_bytes(freelist, memory_freelist_held(model), human),
-                            render_bytes(kept, holders->kept_bytes, human), command, why);
+    char *pages = recorded ? cli_copy("")
+                           : cli_format(", %s in empty pages",
+                                        render_bytes(kept, holders->kept_bytes, human));
+    char *text =
+        cli_format("empty memory that memctx keeps for reuse: %s in the freelist%s%s%s",
+                   render_bytes(freelist, memory_freelist_held(model), human), pages, command, why);
     wrap_print(text, 0, 0);
     free(text);
+    free(pages);
     free(command);
     putchar('\n');
 }
@@ -234,8 +246,12 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     json_put_integer(json, "alone_bytes", sum->alone_bytes);
     json_put_integer(json, "alone_free_bytes", sum->alone_free);
     json_put_integer(json, "shared_free_bytes", sum->shared_free);
-    json_put_decimal(json, "oldest_age_s", holders_seconds(sum->oldest));
-    if (single) {
+    bool ages = !holders_recorded(model);
+    if (ages)
+        json_put_decimal(json, "oldest_age_s", holders_seconds(sum->oldest));
+    else
+        json_put_null(json, "oldest_age_s");
+    if (single && ages) {
         json_put_decimal(json, "median_age_most_s", holders_seconds(sum->median_most));
         json_put_decimal(json, "median_age_least_s", holders_seconds(sum->median_least));
     } else {
@@ -250,12 +266,13 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
         json_put_close(json, '}');
     }
     json_put_close(json, ']');
+    const int64_t savings[] = {pinner->punch_bytes, pinner->isolate_bytes, sum->slab_bytes,
+                               sum->generation_bytes, sum->generation_bytes};
+    static const char *const keys[] = {"trim_bytes", "isolate_bytes", "slab_bytes",
+                                       "generation_bytes", "bump_bytes"};
     json_put_open(json, "what_if", '{');
-    json_put_integer(json, "trim_bytes", pinner->punch_bytes);
-    json_put_integer(json, "isolate_bytes", pinner->isolate_bytes);
-    json_put_integer(json, "slab_bytes", sum->slab_bytes);
-    json_put_integer(json, "generation_bytes", sum->generation_bytes);
-    json_put_integer(json, "bump_bytes", sum->generation_bytes);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        json_put_integer(json, keys[i], ages ? savings[i] : WIRE_UNKNOWN);
     json_put_close(json, '}');
     json_put_close(json, '}');
 }

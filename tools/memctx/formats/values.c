@@ -20,7 +20,7 @@ const char *const values_types[TYPES][2] = {
 };
 
 size_t values_count(const struct model *model) {
-    return model_has_sums_only(model) ? TYPE_RESERVED : TYPES;
+    return model_has_sums_only(model) ? TYPE_RESERVED : model->recording ? TYPE_RESIDENT : TYPES;
 }
 
 static int64_t difference(int64_t a, int64_t b) {

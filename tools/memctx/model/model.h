@@ -256,6 +256,12 @@ struct model_recording {
      * file */
     bool changed_user;
     int64_t lost; /* parts of the recording that could not be written */
+    /* The chosen moment has figures of pages (memctx/record.h). Else paged_before is the last
+     * earlier moment that has them; -1: none has. */
+    bool paged;
+    int64_t paged_before;
+    /* by number of a context's figures: free bytes in pages that only this context keeps in use */
+    int64_t *alone_free;
 };
 
 /* Sums over contexts with full call paths, and over contexts with merged ones (folding.h). The rest
@@ -361,7 +367,7 @@ bool model_link_more(struct model *model, size_t from, struct cli_failure *failu
 /* Computes all totals; call it when all figures are set. A context that a page or a mark names gets
  * figures of its own, so that their number identifies the context. */
 void model_add_up(struct model *model);
-/* True if the figures that come from pages are unknown, as in a recording. */
+/* True if the sums over the pages of contexts are unknown, as in many moments of a recording. */
 bool model_has_sums_only(const struct model *model);
 /* Returns the name of the program: as the user named it, or else the file name of exe. */
 const char *model_program(const struct model *model);

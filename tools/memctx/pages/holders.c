@@ -191,6 +191,24 @@ static void add_page(struct holders *holders, const struct model *model,
     }
 }
 
+bool holders_recorded(const struct model *model) {
+    return model->recording && model->recording->paged;
+}
+
+struct holder holders_look(const struct holders *holders, const struct model *model,
+                           uint32_t context) {
+    if (holders->list)
+        return *holders_of(holders, model, context);
+    const struct model_figures *figures = model->contexts[context].figures;
+    int64_t alone_free = model->recording->alone_free[figures->number];
+    return (struct holder){.chunks = figures->self.live_chunks,
+                           .block_bytes = figures->self.block_bytes,
+                           .held_bytes = figures->self.reserved_bytes,
+                           .alone_bytes = figures->self.sole_pinned_bytes,
+                           .alone_free = alone_free,
+                           .shared_free = model_tame(figures->self.pinned_bytes) - alone_free};
+}
+
 void holders_make(struct holders *holders, const struct model *model) {
     *holders = (struct holders){0};
     if (!model->has_pages)
@@ -274,9 +292,25 @@ size_t holders_partners(const struct model *model, const bool *members,
     return found;
 }
 
+/* Adds up what a recording says of each member. Pages in which only members have chunks, but
+ * several of them, are missing in the sum. */
+static int64_t recorded_alone(const struct model *model, const bool *members, int64_t *free_bytes) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_figures *figures = model->contexts[i].figures;
+        if (!members[i] || figures->context != i)
+            continue;
+        add_to(&sum, model_tame(figures->self.sole_pinned_bytes));
+        add_to(free_bytes, model->recording->alone_free[figures->number]);
+    }
+    return sum;
+}
+
 int64_t holders_alone(const struct model *model, const bool *members, int64_t *free_bytes) {
     int64_t sum = 0;
     *free_bytes = 0;
+    if (holders_recorded(model))
+        return recorded_alone(model, members, free_bytes);
     for (size_t i = 0; i < model->page_count; i++) {
         const struct wire_page *page = &model->pages[i];
         if (page->live > 0 && members_live(model, page, members) == page->live) {

@@ -50,6 +50,12 @@ static inline struct holder *holders_of(const struct holders *holders, const str
     return &holders->list[model->contexts[context].figures->number];
 }
 void holders_make(struct holders *holders, const struct model *model);
+/* Returns true for a recorded moment that has sums over the pages of each context. `list` is NULL
+ * then: single pages, ages and predictions are not known. */
+bool holders_recorded(const struct model *model);
+/* Returns the figures of a context from `list`, or from such a moment. */
+struct holder holders_look(const struct holders *holders, const struct model *model,
+                           uint32_t context);
 
 /* Returns the free bytes in the members' own pages and in all mixed pages. In this file, `members`
  * is an array with an element for each context: true for the contexts that are meant. */

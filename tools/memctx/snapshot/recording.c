@@ -24,10 +24,16 @@
 
 struct found { /* a moment with right checksums */
     uint64_t sequence;
-    const char *body;
+    const char *body; /* the entries */
     size_t bytes;
     struct record_moment moment;
+    struct record_pages pages; /* valid if moment.paged */
     struct wire_dump dump;
+};
+
+struct entry {
+    struct wire_sums sums;
+    struct record_held held; /* valid if the moment is paged */
 };
 
 struct snapshot_replay {
@@ -42,6 +48,7 @@ struct snapshot_replay {
     size_t count, room;
     struct record_since *since; /* the entries of RECORD_SINCE in the directory, by rising id */
     size_t since_count;
+    int64_t *alone_free; /* by index of a context: record_held.alone_free_bytes */
     struct loader loader;
     /* The arguments of snapshot_replay_moment. */
     void (*take)(void *argument, uint32_t index, const struct wire_sums *sums);
@@ -88,18 +95,19 @@ static bool read_head(struct snapshot_replay *reader) {
     if (!body || block.bytes < offsetof(struct record_head, pid) + sizeof head->pid)
         return damaged(reader, "its head is not complete");
     memcpy(head, body, block.bytes < sizeof *head ? block.bytes : sizeof *head);
-    if (head->version == RECORD_VERSION && block.bytes == sizeof *head &&
-        head->wire_version != WIRE_VERSION) {
+    bool known = head->version >= RECORD_VERSION_READ && head->version <= RECORD_VERSION &&
+                 block.bytes == sizeof *head;
+    if (known && head->wire_version != WIRE_VERSION) {
         return cli_fail(reader->failure, CLI_REFUSED,
                         "%s: a recording with figures of version %u; this memctx reads version %d; "
                         "use the memctx of the library that wrote it",
                         reader->model->source, head->wire_version, WIRE_VERSION);
     }
-    if (head->version != RECORD_VERSION || block.bytes != sizeof *head) {
+    if (!known) {
         return cli_fail(reader->failure, CLI_REFUSED,
-                        "%s: a recording of version %u; this memctx reads version %d; use the "
-                        "memctx of the library that wrote it",
-                        reader->model->source, head->version, RECORD_VERSION);
+                        "%s: a recording of version %u; this memctx reads versions %d to %d; use "
+                        "the memctx of the library that wrote it",
+                        reader->model->source, head->version, RECORD_VERSION_READ, RECORD_VERSION);
     }
     end_text(head->boot_id, sizeof head->boot_id);
     end_text(head->library_version, sizeof head->library_version);
@@ -142,11 +150,18 @@ static void add_moment(struct snapshot_replay *reader, const char *body,
         reader->found = cli_grow(reader->found, reader->room, sizeof *reader->found);
     }
     struct found *found = &reader->found[reader->count];
+    size_t before = sizeof found->moment;
     *found = (struct found){.sequence = block->sequence};
     memcpy(&found->moment, body, sizeof found->moment);
     memcpy(&found->dump, found->moment.dump, sizeof found->moment.dump);
-    found->body = body + sizeof found->moment;
-    found->bytes = block->bytes - sizeof found->moment;
+    if (reader->head.version == RECORD_VERSION_READ)
+        found->moment.paged = 0;
+    if (found->moment.paged && block->bytes >= before + sizeof found->pages) {
+        memcpy(&found->pages, body + before, sizeof found->pages);
+        before += sizeof found->pages;
+    }
+    found->body = body + before;
+    found->bytes = block->bytes - before;
     if (found->moment.entry_bytes == found->bytes &&
         found->moment.entries <= found->bytes / ENTRY_BYTES_LEAST)
         reader->count++;
@@ -251,11 +266,22 @@ static int64_t next_signed(struct numbers *numbers) {
     return model_tame((int64_t)(value >> 1 ^ -(value & 1)));
 }
 
+static struct record_held next_held(struct numbers *numbers, int64_t live_bytes) {
+    struct record_held held;
+    held.block_bytes = model_tame(live_bytes + next_signed(numbers));
+    held.reserved_bytes = model_tame(held.block_bytes + next_signed(numbers));
+    held.alone_bytes = next_signed(numbers);
+    held.alone_free_bytes = next_signed(numbers);
+    held.shared_free_bytes = next_signed(numbers);
+    return held;
+}
+
 /* Reads one entry of a moment. *id is the id of the previous entry, and becomes the id of this
  * entry. Without RECORD_FREED nothing was ever freed, so the sums of all allocations equal the live
  * figures. */
-static struct wire_sums next_entry(struct numbers *numbers, uint32_t *id) {
+static struct entry next_entry(struct numbers *numbers, uint32_t *id, bool paged) {
     uint64_t step = next_number(numbers);
+    struct entry entry = {0};
     struct wire_sums sums = {.peak_requested_bytes = WIRE_UNKNOWN};
     *id += (uint32_t)(step >> 2);
     sums.requested_bytes = sums.requested_cum_bytes = next_signed(numbers);
@@ -267,7 +293,24 @@ static struct wire_sums next_entry(struct numbers *numbers, uint32_t *id) {
     sums.frees = sums.allocs - sums.live_chunks;
     if (step & RECORD_PEAK)
         sums.peak_requested_bytes = model_tame((int64_t)next_number(numbers));
-    return sums;
+    entry.sums = sums;
+    if (paged)
+        entry.held = next_held(numbers, sums.requested_bytes);
+    return entry;
+}
+
+static void add_held(struct record_held *sum, const struct record_held *part) {
+    sum->block_bytes = model_add(sum->block_bytes, part->block_bytes);
+    sum->reserved_bytes = model_add(sum->reserved_bytes, part->reserved_bytes);
+    sum->alone_bytes = model_add(sum->alone_bytes, part->alone_bytes);
+    sum->alone_free_bytes = model_add(sum->alone_free_bytes, part->alone_free_bytes);
+    sum->shared_free_bytes = model_add(sum->shared_free_bytes, part->shared_free_bytes);
+}
+
+static struct record_held tamed_held(const struct record_held *held) {
+    return (struct record_held){model_tame(held->block_bytes), model_tame(held->reserved_bytes),
+                                model_tame(held->alone_bytes), model_tame(held->alone_free_bytes),
+                                model_tame(held->shared_free_bytes)};
 }
 
 static void add_sums(struct wire_sums *sum, const struct wire_sums *part) {
@@ -310,43 +353,54 @@ static uint32_t find_context(const struct snapshot_replay *reader, const struct 
  * and for the context RECORD_FORGOTTEN with the sum of all others. */
 static bool each_entry(struct snapshot_replay *reader, const struct found *found,
                        void (*take)(struct snapshot_replay *, uint32_t index,
-                                    const struct wire_sums *)) {
+                                    const struct entry *)) {
     struct numbers numbers = {(const unsigned char *)found->body,
                               (const unsigned char *)found->body + found->bytes, true};
-    struct wire_sums rest = tamed(&found->moment.rest), forgotten = {0};
+    struct entry rest = {tamed(&found->moment.rest), tamed_held(&found->pages.rest)};
+    struct entry forgotten = {0};
     uint32_t id = 0, rest_index = model_find_context(reader->model, RECORD_REST);
     uint32_t forgotten_index = model_find_context(reader->model, RECORD_FORGOTTEN);
-    forgotten.peak_requested_bytes = WIRE_UNKNOWN;
+    forgotten.sums.peak_requested_bytes = WIRE_UNKNOWN;
     for (uint32_t i = 0; i < found->moment.entries && numbers.good; i++) {
-        struct wire_sums sums = next_entry(&numbers, &id);
+        struct entry entry = next_entry(&numbers, &id, found->moment.paged != 0);
         uint32_t index = find_context(reader, found, id);
-        if (index == WIRE_NONE)
-            add_sums(&forgotten, &sums);
-        else if (numbers.good)
-            take(reader, index, &sums);
+        if (index == WIRE_NONE) {
+            add_sums(&forgotten.sums, &entry.sums);
+            add_held(&forgotten.held, &entry.held);
+        } else if (numbers.good) {
+            take(reader, index, &entry);
+        }
     }
     if (!numbers.good || rest_index == WIRE_NONE || forgotten_index == WIRE_NONE)
         return damaged(reader, "a moment is cut off");
     take(reader, rest_index, &rest);
-    if (forgotten.allocs != 0)
+    if (forgotten.sums.allocs != 0)
         take(reader, forgotten_index, &forgotten);
     return true;
 }
 
 static void take_figures(struct snapshot_replay *reader, uint32_t index,
-                         const struct wire_sums *sums) {
+                         const struct entry *entry) {
     struct model *model = reader->model;
     struct model_totals *self = &model_own_figures(model, &model->contexts[index])->self;
+    const struct wire_sums *sums = &entry->sums;
+    const struct record_held *held = &entry->held;
     self->requested_bytes = sums->requested_bytes;
     self->live_chunks = sums->live_chunks;
     self->allocs = sums->allocs;
     self->frees = sums->frees;
     self->requested_cum_bytes = sums->requested_cum_bytes;
     self->peak_requested_bytes = sums->peak_requested_bytes;
+    self->block_bytes = held->block_bytes;
+    self->reserved_bytes = held->reserved_bytes;
+    self->pinned_bytes = model_add(held->alone_free_bytes, held->shared_free_bytes);
+    self->sole_pinned_bytes = held->alone_bytes;
+    reader->alone_free[index] = held->alone_free_bytes;
 }
 
 static void take_mark_entry(struct snapshot_replay *reader, uint32_t index,
-                            const struct wire_sums *sums) {
+                            const struct entry *entry) {
+    const struct wire_sums *sums = &entry->sums;
     struct model_mark *mark = &reader->model->marks[reader->model->mark_count - 1];
     model_own_figures(reader->model, &reader->model->contexts[index]);
     mark->entries[mark->entry_count++] =
@@ -430,19 +484,42 @@ static bool take_pieces(struct snapshot_replay *reader) {
     return loader_link(&reader->loader);
 }
 
-/* Sets the figures that come from single pages to WIRE_UNKNOWN, because a recording has none. Of
- * all pages together it has the bytes (record.h), except in recordings of older libraries. */
-static void forget_pages(struct model *model, const struct wire_ledger *recorded) {
+/* Sets the figures that come from single pages to WIRE_UNKNOWN, because a recording has none; and
+ * those that are sums over the pages of a context, unless the moment is paged. Of all pages
+ * together it has the bytes (record.h), except in recordings of older libraries. */
+static void forget_pages(struct model *model, const struct found *found) {
+    const struct record_pages *pages = &found->pages;
+    bool paged = found->moment.paged != 0;
+    int64_t reserved = found->dump.ledger.pages_reserved;
     for (size_t i = 0; i < model->figures_count; i++) {
         struct model_totals *self = &model_figures_at(model, i)->self;
-        self->block_bytes = self->reserved_bytes = self->resident_bytes = WIRE_UNKNOWN;
-        self->pinned_bytes = self->sole_pinned_bytes = self->pages = WIRE_UNKNOWN;
+        self->resident_bytes = self->pages = WIRE_UNKNOWN;
+        if (!paged)
+            self->block_bytes = self->reserved_bytes = self->pinned_bytes =
+                self->sole_pinned_bytes = WIRE_UNKNOWN;
     }
     struct wire_ledger *ledger = &model->ledger;
-    ledger->mixed_reserved = ledger->mixed_block_bytes = WIRE_UNKNOWN;
-    ledger->pages_reserved =
-        recorded->pages_reserved > 0 ? model_tame(recorded->pages_reserved) : WIRE_UNKNOWN;
     ledger->untouched_bytes = ledger->segments_resident = WIRE_UNKNOWN;
+    ledger->pages_reserved = paged          ? model_tame(pages->own_bytes)
+                             : reserved > 0 ? model_tame(reserved)
+                                            : WIRE_UNKNOWN;
+    ledger->mixed_reserved = paged ? model_tame(pages->mixed_bytes) : WIRE_UNKNOWN;
+    ledger->mixed_block_bytes = paged ? model_tame(pages->mixed_block_bytes) : WIRE_UNKNOWN;
+}
+
+/* Keeps the sums over pages that a model of a live process gets from the page records. */
+static void keep_pages(struct snapshot_replay *reader, size_t chosen) {
+    struct model *model = reader->model;
+    struct model_recording *recording = model->recording;
+    const struct found *found = &reader->found[chosen];
+    recording->paged = found->moment.paged != 0;
+    while (chosen > 0 && !reader->found[chosen].moment.paged)
+        chosen--;
+    recording->paged_before = reader->found[chosen].moment.paged ? (int64_t)chosen : -1;
+    recording->alone_free = cli_alloc(model->figures_count, sizeof *recording->alone_free);
+    for (size_t i = 0; i < model->context_count; i++)
+        if (reader->alone_free[i] != 0)
+            recording->alone_free[model->contexts[i].figures->number] = reader->alone_free[i];
 }
 
 /* Returns the name of the program; NULL: not known. head->program is the process's first argument:
@@ -507,16 +584,19 @@ static bool load(struct snapshot_replay *reader, size_t chosen) {
     loader_begin(&reader->loader, model, source, reader->failure);
     free(source);
     model->from_snapshot = true;
-    if (!loader_take_head(&reader->loader, &dump, sizeof dump) || !take_pieces(reader) ||
-        !each_entry(reader, &reader->found[chosen], take_figures) || !add_marks(reader, chosen))
+    if (!loader_take_head(&reader->loader, &dump, sizeof dump) || !take_pieces(reader))
+        return false;
+    reader->alone_free = cli_alloc(model->context_count, sizeof *reader->alone_free);
+    if (!each_entry(reader, &reader->found[chosen], take_figures) || !add_marks(reader, chosen))
         return false;
     model->pid = reader->head.pid;
     model->start_ticks = reader->head.start_ticks;
     model->library_version = cli_copy(reader->head.library_version);
     model->program = find_program(&reader->head);
-    forget_pages(model, &dump.ledger);
+    forget_pages(model, &reader->found[chosen]);
     model_add_up(model);
     describe(reader, chosen);
+    keep_pages(reader, chosen);
     return true;
 }
 
@@ -555,6 +635,7 @@ bool snapshot_read_recording(struct model *model, const char *bytes, size_t leng
     bool good = read_file(&reader, when);
     free(reader.found);
     free(reader.since);
+    free(reader.alone_free);
     return good;
 }
 
@@ -569,13 +650,14 @@ struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *b
         return reader;
     free(reader->found);
     free(reader->since);
+    free(reader->alone_free);
     free(reader);
     return NULL;
 }
 
 static void take_for_caller(struct snapshot_replay *reader, uint32_t index,
-                            const struct wire_sums *sums) {
-    reader->take(reader->argument, index, sums);
+                            const struct entry *entry) {
+    reader->take(reader->argument, index, &entry->sums);
 }
 
 void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
@@ -594,5 +676,6 @@ void snapshot_end_replay(struct snapshot_replay *replay) {
     free((char *)(uintptr_t)replay->bytes);
     free(replay->found);
     free(replay->since);
+    free(replay->alone_free);
     free(replay);
 }

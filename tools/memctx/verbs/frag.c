@@ -190,12 +190,32 @@ static void print_rest_of_recording(const struct memory_ledger *ledger, bool hum
                 residue < 0 ? "counted above, but not resident (not touched, given back, swapped)"
                 : find_line(ledger, PAGES_FREE)
                     ? "not recorded: files, stacks, mappings, less memory not touched"
+                : find_line(ledger, "holes_bytes")
+                    ? "not recorded: files, stacks, mappings"
                     : "not recorded: free in pages, files, stacks, mappings");
 }
 
-/* Returns true if the model has no single pages: it is a moment of a recording. */
+/* Returns true for a moment of a recording, which has no single pages, and for a snapshot of it. */
 static bool is_recorded(const struct model *model) {
-    return model_has_sums_only(model);
+    return model->recording || model_has_sums_only(model);
+}
+
+/* Returns the text that says what a recorded moment lacks. The caller frees it. */
+static char *tell_recorded(const struct model *model) {
+    const struct model_recording *recording = model->recording;
+    if (!model_has_sums_only(model))
+        return cli_copy("a recorded moment: figures of pages are sums for each call path; single "
+                        "pages, ages and what would help are not recorded");
+    if (!recording || recording->paged_before < 0)
+        return cli_copy("a recorded moment: which call paths keep free memory is not in the file; "
+                        "ask the process while it runs, or let memctx watch keep snapshots");
+    const struct model_moment *last = &recording->moments[recording->moment_count - 1];
+    const struct model_moment *paged = &recording->moments[recording->paged_before];
+    double age_s = last->uptime_s + last->slept_s - paged->uptime_s - paged->slept_s;
+    return cli_format("a recorded moment without figures of pages, which would take too much time "
+                      "at each moment; memctx frag %s@-%" PRId64 "ms shows the last moment that "
+                      "has them",
+                      model->source, (int64_t)(age_s * 1000));
 }
 
 /* Prints the resident set, and lines that add up to it exactly. */
@@ -204,10 +224,11 @@ static void print_ledger(const struct model *model, const struct memory_ledger *
     printf("%s (pid %" PRId64 "), up %.3f s\n", model_program(model), model->pid, model->uptime_s);
     if (model->how)
         wrap_print(model->how, 0, 0);
-    if (is_recorded(model))
-        wrap_print("a recorded moment: which call paths keep free memory was not recorded; ask the "
-                   "process while it runs, or let memctx watch keep snapshots",
-                   0, 0);
+    if (is_recorded(model)) {
+        char *text = tell_recorded(model);
+        wrap_print(text, 0, 0);
+        free(text);
+    }
     print_share(ledger->rss_bytes, ledger->rss_bytes, request->human,
                 "resident set, as the kernel counts it");
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
@@ -235,7 +256,7 @@ static void print_holding(const struct model *model, const struct model_context 
                          model_subtract(self->reserved_bytes, self->block_bytes),
                          model_subtract(self->block_bytes, self->requested_bytes)};
     char text[RENDER_NUMBER_BYTES];
-    if (is_recorded(model))
+    if (model_has_sums_only(model))
         printf("%14s%14" PRId64, render_bytes(text, self->requested_bytes, request->human),
                self->live_chunks);
     else
@@ -317,14 +338,14 @@ static void print_text(const struct model *model, const struct view *view,
         print_table_head();
     } else {
         printf("Who holds what, by %s:\n", view_sort_word(view->sort));
-        if (is_recorded(model))
+        if (model_has_sums_only(model))
             printf("%14s%14s  context\n", "requested", "chunks");
         else
             printf("%14s%14s%14s%14s  context\n", "held", "requested", "free", "rounding");
     }
     render_nothing(model, view, &request->view);
     print_contexts(model, view, request);
-    if (!request->pages && holders->list) {
+    if (!request->pages && (holders->list || holders_recorded(model))) {
         putchar('\n');
         pinners_print(pinners, model, holders, request->functions, request->human);
     }
@@ -444,10 +465,11 @@ static bool *find_shown(const struct model *model, const struct frag_request *re
 static void check_recorded(const struct model *model, struct frag_request *request) {
     if (request->map || request->pages)
         cli_die(CLI_REFUSED,
-                "%s: a recording holds no pages; ask the process while it runs, or keep a snapshot "
+                "%s: a recording holds no single pages; ask the process while it runs, or keep a "
+                "snapshot "
                 "with memctx dump TARGET -o FILE",
                 model->source);
-    if (!request->sorted)
+    if (!request->sorted && model_has_sums_only(model))
         request->view.sort = VIEW_SORT_REQUESTED;
     reading_check_sort(model, request->view.sort);
 }

@@ -113,7 +113,7 @@ void reading_finish(struct symbols_work *work, struct model *model,
 }
 
 void reading_refuse_recording(const struct model *model, const char *what) {
-    if (model_has_sums_only(model)) { /* also a snapshot of a recording */
+    if (model->recording || model_has_sums_only(model)) { /* also a snapshot of a recording */
         cli_die(CLI_REFUSED,
                 "%s: a recording holds no %s; ask the process while it runs, or keep a snapshot "
                 "with memctx dump %" PRId64 " -o FILE",
@@ -124,7 +124,8 @@ void reading_refuse_recording(const struct model *model, const char *what) {
 void reading_check_sort(const struct model *model, enum view_sort sort) {
     if (model_has_sums_only(model) && view_needs_pages(sort))
         cli_die(CLI_REFUSED,
-                "%s: a recording holds no pages, so %s is not known; choose requested, chunks, "
+                "%s: this moment of the recording holds no pages, so %s is not known; choose "
+                "requested, chunks, "
                 "peak, allocs or frees",
                 model->source, view_sort_word(sort));
 }
