@@ -123,6 +123,13 @@ def the_file_is_read_strictly():
         check(done.returncode == 2 and
               re.search("cannot read .*; name the file with --config FILE$", done.stderr),
               done.stderr)
+        os.mkfifo(path + ".fifo")  # nobody writes into it
+        for no_file in (path + ".fifo", "/dev/zero", os.path.dirname(path)):
+            done = checked(no_file)
+            check_equal((done.returncode, done.stderr.strip()),
+                        (2, f"memctx: {no_file} is no regular file; name the file of settings with "
+                         "--config FILE"), "no regular file")
+        os.remove(path + ".fifo")
         done = run_cli("agent", "--config", path, "served")
         check(done.returncode == 2 and "takes no TARGET" in done.stderr, done.stderr)
 

@@ -3,9 +3,12 @@
 #include "agent/config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "agent/toml.h"
 #include "base/nearest.h"
@@ -311,11 +314,34 @@ static bool read_tables(struct reading *reading, const struct toml *toml) {
 
 /* --- the file -------------------------------------------------------------------------------- */
 
+/* Opens the file. A FIFO would block the agent until somebody writes into it, so only a regular
+ * file is opened; the failure is set otherwise. */
+static FILE *open_file(struct reading *reading) {
+    struct stat status;
+    int fd = open(reading->path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        cli_set_failure(reading->failure, CLI_USAGE,
+                        "cannot read %s; %s; name the file with --config FILE", reading->path,
+                        strerror(errno));
+    } else if (!S_ISREG(status.st_mode)) {
+        cli_set_failure(reading->failure, CLI_USAGE,
+                        "%s is no regular file; name the file of settings with --config FILE",
+                        reading->path);
+    } else {
+        return fdopen(fd, "r");
+    }
+    if (fd >= 0)
+        close(fd);
+    return NULL;
+}
+
 static char *read_file(struct reading *reading, size_t *length) {
-    FILE *file = fopen(reading->path, "re");
+    FILE *file = open_file(reading);
+    if (!file)
+        return NULL;
     char *text = cli_alloc(CONFIG_FILE_MAX_BYTES + 2, 1);
-    *length = file ? fread(text, 1, CONFIG_FILE_MAX_BYTES + 1, file) : 0;
-    if (!file || ferror(file)) {
+    *length = fread(text, 1, CONFIG_FILE_MAX_BYTES + 1, file);
+    if (ferror(file)) {
         cli_set_failure(reading->failure, CLI_USAGE,
                         "cannot read %s; %s; name the file with --config FILE", reading->path,
                         strerror(errno));
@@ -329,8 +355,7 @@ static char *read_file(struct reading *reading, size_t *length) {
         fclose(file);
         return text;
     }
-    if (file)
-        fclose(file);
+    fclose(file);
     free(text);
     return NULL;
 }
