@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * setns and unshare, which the program calls in place of libc's functions.
+ * setns, unshare and capset, which the program calls in place of libc's functions.
  *
- * The kernel lets only a process with one thread enter another user, mount or time namespace. So
- * the control thread ends before such a call. Afterwards it starts again when it is due.
+ * The kernel lets only a process with one thread enter another user, mount or time namespace.
+ * capset, and the securebits of prctl (sandbox.c), change the privileges of the calling thread
+ * alone. A later setuid or setgroups, which glibc makes in all threads, then succeeds in one thread
+ * and fails in another, and glibc aborts the process. So the control thread ends before such a
+ * call. Afterwards it starts again when it is due, with the privileges of the thread that starts
+ * it.
  */
 #include "api/namespaces.h"
 
@@ -11,7 +15,9 @@
 #include "path/rebind.h"
 
 #include <errno.h>
+#include <linux/prctl.h>
 #include <sched.h>
+#include <sys/syscall.h>
 
 #ifndef MEMCTX_UNIT
 #ifndef CLONE_NEWTIME /* glibc is older than 2.32 */
@@ -24,6 +30,10 @@ bool namespaces_enter_alone(int type) {
 
 bool namespaces_unshare_alone(int flags) {
     return (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
+}
+
+bool namespaces_change_thread(long number, unsigned long option) {
+    return number == SYS_capset || (number == SYS_prctl && option == PR_SET_SECUREBITS);
 }
 
 static int call_alone(bool alone, const char *name, int first, int second) {
@@ -41,5 +51,16 @@ EXPORT int setns(int fd, int type) {
 
 EXPORT int unshare(int flags) {
     return call_alone(namespaces_unshare_alone(flags), "unshare", flags, 0);
+}
+
+/* No header of libc declares capset. */
+EXPORT int capset(void *header, const void *data);
+EXPORT int capset(void *header, const void *data) {
+    int (*next)(void *, const void *) = (int (*)(void *, const void *))rebind_next("capset");
+    bool paused = control_pause();
+    int result = next ? next(header, data) : (errno = ENOSYS, -1);
+    if (paused)
+        control_resume();
+    return result;
 }
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which calls need a process with one thread. Any thread, at any time; no memory is read.
+ * Which calls need a process with one thread, or change one thread alone. Any thread, at any time;
+ * no memory is read.
  */
 #ifndef API_NAMESPACES_H
 #define API_NAMESPACES_H
@@ -13,5 +14,9 @@ bool namespaces_enter_alone(int type);
 /* unshare: the kernel wants one thread for a new user namespace, and for the flags that undo what
  * threads share. A new mount namespace may have several threads. */
 bool namespaces_unshare_alone(int flags);
+
+/* True for a call that changes the privileges of the calling thread alone: capset, and prctl with
+ * PR_SET_SECUREBITS. `option`: the first argument of prctl. */
+bool namespaces_change_thread(long number, unsigned long option);
 
 #endif

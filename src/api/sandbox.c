@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * prctl and syscall, which the program calls in place of libc's functions, so that the library sees
- * a process that is about to restrict its system calls, or to enter a namespace (namespaces.c).
+ * a process that is about to restrict its system calls, to enter a namespace, or to change the
+ * privileges of one thread (namespaces.c).
  *
  * A program installs a filter of system calls with prctl(PR_SET_NO_NEW_PRIVS),
  * prctl(PR_SET_SECCOMP) and syscall(SYS_seccomp), directly or through libseccomp, which uses the
@@ -25,6 +26,8 @@
 #define TEXT(x) #x
 #define EXPANDED_TEXT(x) TEXT(x)
 #define WATCH(number) "    cmpq $" EXPANDED_TEXT(number) ", %rdi\n    je syscall_watched\n"
+/* the watched numbers below unshare's */
+#define WATCH_LOW WATCH(__NR_capset) WATCH(__NR_prctl)
 
 static bool is_strict(long number, const unsigned long *arguments) {
     return number == SYS_prctl
@@ -97,12 +100,15 @@ static long call(long number, const unsigned long *arguments, bool by_name) {
         control_restrict(strict, &before);
     if (UNLIKELY(forbids_counter(number, arguments)))
         store_release(&os_counter_forbidden, true);
+    bool paused = namespaces_change_thread(number, arguments[0]) && control_pause();
     long result = by_name ? call_prctl(arguments) : call_syscall(number, arguments);
     if (result == -1 && changed) {
         int error = errno;
         control_unrestrict(before);
         errno = error;
     }
+    if (paused)
+        control_resume();
     return result;
 }
 
@@ -112,11 +118,12 @@ EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, 
     return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d}, true);
 }
 
-/* Makes setns or unshare by libc's syscall, without the control thread if the kernel wants one
- * thread (namespaces.c). */
-static long change_namespace(long number, const unsigned long *arguments) {
-    bool alone = number == SYS_setns ? namespaces_enter_alone((int)arguments[1])
-                                     : namespaces_unshare_alone((int)arguments[0]);
+/* Makes setns, unshare or capset by libc's syscall, without the control thread if the kernel wants
+ * one thread, or the call changes one thread alone (namespaces.c). */
+static long call_without_thread(long number, const unsigned long *arguments) {
+    bool alone = number == SYS_setns     ? namespaces_enter_alone((int)arguments[1])
+                 : number == SYS_unshare ? namespaces_unshare_alone((int)arguments[0])
+                                         : namespaces_change_thread(number, 0);
     bool paused = alone && control_pause();
     long result = call_syscall(number, arguments);
     if (paused)
@@ -124,15 +131,15 @@ static long change_namespace(long number, const unsigned long *arguments) {
     return result;
 }
 
-/* Takes the arguments of libc's syscall for the four system calls that this library watches. The
+/* Takes the arguments of libc's syscall for the five system calls that this library watches. The
  * assembly below jumps here, so the arguments are where the program put them: six in registers, the
  * seventh on the stack. */
 __attribute__((used)) static long syscall_watched(long number, unsigned long a, unsigned long b,
                                                   unsigned long c, unsigned long d, unsigned long e,
                                                   unsigned long f) {
     unsigned long arguments[6] = {a, b, c, d, e, f};
-    return number == SYS_setns || number == SYS_unshare ? change_namespace(number, arguments)
-                                                        : call(number, arguments, false);
+    return number == SYS_prctl || number == SYS_seccomp ? call(number, arguments, false)
+                                                        : call_without_thread(number, arguments);
 }
 
 /* The exported syscall jumps to the next function, with all arguments where they are. It leaves no
@@ -144,7 +151,7 @@ __asm__(".pushsection .text\n"
         ".p2align 4\n"
         "syscall:\n"
         "    .cfi_startproc\n"
-        "    endbr64\n" WATCH(__NR_prctl) WATCH(__NR_unshare) "    jb 2f\n" WATCH(__NR_setns)
+        "    endbr64\n" WATCH_LOW WATCH(__NR_unshare) "    jb 2f\n" WATCH(__NR_setns)
             WATCH(__NR_seccomp) "2:  movq syscall_next(%rip), %r11\n"
                                 "    testq %r11, %r11\n"
                                 "    je 1f\n"

@@ -514,6 +514,58 @@ def launchers_have_no_thread():
     check(allowed > 0, "nothing could be tried")
 
 
+# Each line changes the privileges of the calling thread alone. "drop": the effective set without
+# CAP_SETGID (6), as squid makes it; "keep": capabilities that outlive the change of the user.
+CHANGES = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+HEADER = (ctypes.c_uint32 * 2)(0x20080522, 0)
+now = (ctypes.c_uint32 * 6)()
+libc.capget(HEADER, now)
+now[0] &= ~(1 << 6)
+def drop(call):
+    assert call(HEADER, now) == 0, ctypes.get_errno()
+def keep():
+    assert libc.prctl(28, 4, 0, 0, 0) == 0, ctypes.get_errno()
+    os.setresuid(65534, 65534, 65534)
+print("ready", flush=True)
+sys.stdin.readline()
+eval(sys.argv[1])
+try:
+    os.setgroups([])
+    print("done", flush=True)
+except PermissionError:
+    print("refused", flush=True)
+time.sleep(1.1)
+print(len([line for line in os.listdir("/proc/self/task")
+           if open(f"/proc/self/task/{line}/comm").read() == "memctx\\n"]), flush=True)
+"""
+
+
+@test
+def a_thread_changes_its_own_privileges():
+    """A thread changes its capabilities or securebits, which other threads keep, and then its
+    groups, which glibc changes in all threads. glibc aborts the process when some threads may do
+    that and others may not. The control thread starts again later."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to give up")
+    for call, expected in (("drop(libc.capset)", "refused"),
+                           ("drop(lambda *two: libc.syscall(126, *two))", "refused"),
+                           ("keep()", "done")):
+        argv = [sys.executable, "-c", CHANGES, call]
+        plain = subprocess.run(argv, input="\n", capture_output=True, text=True, check=False,
+                               env=harness.clean_env(), timeout=PATIENCE_S)
+        check_equal(plain.stdout.split(), ["ready", expected, "0"], f"{call} without us")
+        with runtime_dir() as directory:
+            os.chmod(directory, 0o777)
+            with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+                check_equal(target.hear(), "ready", "it began")
+                check_equal(threads_named_memctx(target.pid), 1, "control threads at first")
+                target.say("")
+                check_equal(target.hear(), expected, call)
+                check_equal(target.hear(), "1", f"{call}: control threads after a wait")
+
+
 @test
 def a_blocked_signal_of_libc_stays_blocked():
     """A thread that blocks glibc's signals 32 and 33 starts the control thread. A signal 32 that is
