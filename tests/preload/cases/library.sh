@@ -14,8 +14,8 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 
 # Other exports that are allowed. prctl and syscall: to notice a seccomp filter. setns, unshare and
-# capset: to end the control thread before them. pthread_cancel: so that a thread that cancels itself can
-# end. The names of the first lines: to notice a long wait.
+# capset: to end the control thread before them. pthread_cancel: so that a thread that cancels
+# itself can end. The names of the first lines: to notice a long wait.
 readonly exports_allowed='(u|nano|clock_nano|thrd_)?sleep|pause|sigsuspend|'\
 'sigwait(info)?|sigtimedwait|'\
 '(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
