@@ -83,6 +83,11 @@ enum found_flags {
     FOUND_WARM = 2,
     FOUND_CHILD = 4,   /* a child of the node stays, or a folded node's loop ends at this node */
     FOUND_LEAVING = 8, /* a child of the node leaves; the node is not removed before that child */
+    FOUND_GONE = 16,   /* there is no node with this id */
+    /* mark_single may mark the context as cold: FOUND_NEAR if it is near to the root, else
+     * FOUND_FAR */
+    FOUND_FAR = 32,
+    FOUND_NEAR = 64,
 };
 
 static int64_t tables_in_use(void) {
@@ -219,18 +224,24 @@ static bool was_seen(uint32_t id, uint16_t allocs) {
  * be cold. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) /* a node that ends a loop stays */
-        if (!tree_is_gone(id) && tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
-            found[tree_loop(id)].flags |= FOUND_CHILD;
-    for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
         if (tree_is_gone(id))
+            found[id].flags |= FOUND_GONE;
+        else if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
+            found[tree_loop(id)].flags |= FOUND_CHILD; /* a node that ends a loop stays */
+    }
+    for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
+        if (found[id].flags & FOUND_GONE)
             continue;
         struct tree_node *node = tree_node(id);
         struct found *here = &found[id], *parent = &found[node->parent];
         bool pinned = evict_is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
         bool may_go = over && !(here->flags & FOUND_LEAVING);
         if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, may_go)) {
-            parent->flags |= tree_is_gone(id) ? 0 : FOUND_LEAVING;
+            if (tree_is_gone(id))
+                here->flags |= FOUND_GONE;
+            else
+                parent->flags |= FOUND_LEAVING;
             continue;
         }
         if (node->flags & TREE_LEAVING) {
@@ -259,7 +270,7 @@ static void keep_seen_of_block(const struct found *found, uint32_t count, uint32
     uint32_t end = first + TREE_NODES_PER_BLOCK < count ? first + TREE_NODES_PER_BLOCK : count;
     bool any = false;
     for (uint32_t id = first; id < end && !any; id++)
-        any = !tree_is_gone(id);
+        any = !(found[id].flags & FOUND_GONE);
     if (!any) {
         meta_free(*seen, SEEN_BYTES);
         *seen = NULL;
@@ -302,22 +313,45 @@ static bool is_near(uint32_t id) {
     return at < TREE_FIXED_COUNT;
 }
 
-/* True if mark_single may mark the context as cold: it has views, no child that stays, is not warm,
- * and is near to the root if and only if `near` is true. A site below [other callers] of the
- * process is never marked. */
-static bool may_mark(const struct found *found, uint32_t id, bool near) {
-    return (found[id].flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) == FOUND_VIEW &&
-           is_near(id) == near && !(near && is_site_of_process(id));
+/* The contexts that mark_single may mark as cold. */
+struct singles {
+    /* by_allocs[i]: number of such contexts with 2^i to 2^(i+1) - 1 allocations; those near to the
+     * root are left out */
+    int64_t by_allocs[32];
+    int64_t bytes; /* bytes that come free with one context, on average, its callers' nodes too */
+};
+
+/* Finds the contexts that mark_single may mark: those with views that have no child that stays and
+ * are not warm. A site below [other callers] of the process is never marked. */
+static struct singles find_singles(struct found *found, uint32_t count) {
+    struct singles singles = {0};
+    int64_t views = 1;
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
+        struct found *here = &found[id];
+        views += here->flags & FOUND_VIEW ? 1 : 0;
+        if ((here->flags & (FOUND_VIEW | FOUND_WARM | FOUND_CHILD)) != FOUND_VIEW)
+            continue;
+        if (is_near(id)) {
+            here->flags |= is_site_of_process(id) ? 0 : FOUND_NEAR;
+            continue;
+        }
+        here->flags |= FOUND_FAR;
+        if (here->most)
+            singles.by_allocs[31 - __builtin_clz(here->most)]++;
+    }
+    singles.bytes = (int64_t)sizeof(struct view) + TREE_NODE_COUNTED * tree_nodes() / views;
+    return singles;
 }
 
 /* Marks single contexts with at most `most` allocations as cold until their removal would free
- * *wanted bytes, and subtracts these bytes from *wanted. `near`: takes only contexts near the root;
- * else only the other contexts. True: this call marked a context. */
+ * *wanted bytes, and subtracts these bytes from *wanted. `which`: FOUND_FAR or FOUND_NEAR. True:
+ * this call marked a context. */
 static bool mark_single(const struct found *found, uint32_t count, int64_t *wanted, uint32_t most,
-                        bool near) {
+                        enum found_flags which) {
     bool any = false;
     for (uint32_t id = count; *wanted > 0 && id-- > TREE_FIXED_COUNT;) {
-        if (tree_node(id)->flags & TREE_COLD || found[id].most > most || !may_mark(found, id, near))
+        if (!(found[id].flags & which) || found[id].most > most ||
+            tree_node(id)->flags & TREE_COLD)
             continue;
         tree_flag(id, TREE_COLD);
         any = true;
@@ -365,21 +399,11 @@ static struct wanted bytes_wanted(void) {
     return (struct wanted){.bytes = greater(wanted, must), .must = must};
 }
 
-/* Returns the least power of two, less one, such that the cold contexts with at most that many
- * allocations take about `wanted` bytes. Contexts near to the root are left out. UINT32_MAX: all
- * contexts together take less. A context counts with the average number of nodes, because its
- * callers' nodes go with it. */
-static uint32_t allocs_that_free(const struct found *found, uint32_t count, int64_t wanted) {
-    /* contexts[i]: number of contexts with 2^i to 2^(i+1) - 1 allocations */
-    int64_t views = 1, contexts[32] = {0};
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
-        views += found[id].flags & FOUND_VIEW ? 1 : 0;
-        if (found[id].most && may_mark(found, id, false))
-            contexts[31 - __builtin_clz(found[id].most)]++;
-    }
-    int64_t bytes = (int64_t)sizeof(struct view) + TREE_NODE_COUNTED * tree_nodes() / views;
+/* Returns the least power of two, less one, such that the contexts of `singles` with at most that
+ * many allocations take about `wanted` bytes. UINT32_MAX: all contexts together take less. */
+static uint32_t allocs_that_free(const struct singles *singles, int64_t wanted) {
     for (unsigned i = 0; i < 31; i++)
-        if ((wanted -= bytes * contexts[i]) <= 0)
+        if ((wanted -= singles->bytes * singles->by_allocs[i]) <= 0)
             return (2U << i) - 1;
     return UINT32_MAX;
 }
@@ -403,13 +427,12 @@ static void ask_for_new_phase(struct wanted *wanted, uint64_t allocs) {
  * allocations must go, wanted->bytes becomes wanted->must, so that few such contexts go. A context
  * with more than KEPT_TIMES times as many allocations goes only if wanted->all is set, or if the
  * tables are above their limit (`over`). */
-static uint32_t choose_most(const struct found *found, uint32_t count, struct wanted *wanted,
-                            bool over) {
+static uint32_t choose_most(const struct singles *singles, struct wanted *wanted, bool over) {
     uint64_t kept = state.allocs / KEPT_SHARE;
-    uint32_t most = over ? UINT32_MAX : allocs_that_free(found, count, wanted->bytes);
+    uint32_t most = over ? UINT32_MAX : allocs_that_free(singles, wanted->bytes);
     if (over || most <= kept)
         return most;
-    most = wanted->must > 0 ? allocs_that_free(found, count, wanted->must) : 0;
+    most = wanted->must > 0 ? allocs_that_free(singles, wanted->must) : 0;
     if (most <= kept)
         return (uint32_t)kept;
     wanted->bytes = wanted->must;
@@ -424,7 +447,7 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
                       bool near) {
     bool any = false;
     for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
-        if (tree_is_gone(id))
+        if (found[id].flags & FOUND_GONE)
             continue;
         uint32_t parent = tree_node(id)->parent;
         bool cold = !(found[id].flags & FOUND_WARM) && found[id].most <= most;
@@ -441,8 +464,8 @@ static bool mark_cold(const struct found *found, uint32_t count, int64_t wanted,
         tree_flag(id, TREE_COLD);
         wanted -= found[id].flags & FOUND_VIEW ? CONTEXT_BYTES : (int64_t)sizeof(struct tree_node);
     }
-    any |= mark_single(found, count, &wanted, most, false);
-    return (near && mark_single(found, count, &wanted, most, true)) || any;
+    any |= mark_single(found, count, &wanted, most, FOUND_FAR);
+    return (near && mark_single(found, count, &wanted, most, FOUND_NEAR)) || any;
 }
 
 /* Makes one sweep, under heap_global.lock. `may_visit`: the caller holds no other lock and owns no
@@ -467,10 +490,11 @@ static void sweep(bool may_visit) {
     look_at_nodes(found, count, full, over, now);
     tree_discard();
     state.old = tree_note_old();
+    struct singles singles = full || now ? find_singles(found, count) : (struct singles){0};
     if (full)
         ask_for_new_phase(&wanted, state.allocs - allocs);
-    bool near = now || (full && allocs_that_free(found, count, wanted.bytes) == UINT32_MAX);
-    uint32_t most = full ? choose_most(found, count, &wanted, now) : 0;
+    bool near = now || (full && allocs_that_free(&singles, wanted.bytes) == UINT32_MAX);
+    uint32_t most = full ? choose_most(&singles, &wanted, now) : 0;
     bool any = mark_cold(found, count, wanted.bytes, most, near);
     lock_release(&tree_lock);
     if (now)
