@@ -402,6 +402,7 @@ void cache_keep(struct paths *paths, uint64_t hash, struct view *view, unsigned 
             give_up_oldest(paths);
             continue;
         }
+        trace_end(paths, &words);
         if (!trace->sp && number + 1 == paths->trace_next)
             paths->trace_next--;
         return;

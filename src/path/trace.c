@@ -167,29 +167,34 @@ static struct trace_tail *tail_for(struct paths *paths, const struct trace_words
     return tail_shared(paths, &made);
 }
 
-/* Makes `tail` the tail of the trace. */
+/* Makes `tail` the tail of the trace. The tail's users already count the trace. */
 static void set_tail(struct paths *paths, struct trace *trace, struct trace_tail *tail) {
     struct trace_tail *old = trace->tail;
-    if (tail)
-        tail->users++;
+    trace->tail = tail;
     if (old && !--old->users)
         tail_drop(paths, old);
-    trace->tail = tail;
+}
+
+/* Goes on from the tail that was laid out last to `inward`, the next one, which leads to it. While
+ * a tail is the last one, its users count the words, so that the tail stays if the caller gives traces
+ * up. */
+static void go_inward(struct trace_words *words, struct trace_tail *inward) {
+    inward->users++;
+    if (words->tail)
+        words->tail->users--;
+    words->tail = inward;
 }
 
 /* Writes the words into a trace. False: there is no room; the trace is unchanged. */
-static bool lay_out(struct paths *paths, struct trace *trace, const struct trace_words *words) {
-    struct trace_tail *tail = NULL;
+static bool lay_out(struct paths *paths, struct trace *trace, struct trace_words *words) {
     uint32_t inner = (words->groups - 1) / TRACE_GROUPS * TRACE_GROUPS;
-    for (uint32_t i = 0; i < inner; i += TRACE_GROUPS) {
-        struct trace_tail *inward = tail_for(paths, words, i, tail);
-        if (!inward) {
-            tail_drop(paths, tail);
+    for (; words->laid < inner; words->laid += TRACE_GROUPS) {
+        struct trace_tail *inward = tail_for(paths, words, words->laid, words->tail);
+        if (!inward)
             return false;
-        }
-        tail = inward;
+        go_inward(words, inward);
     }
-    set_tail(paths, trace, tail);
+    set_tail(paths, trace, words->tail);
     trace->groups = (uint8_t)(words->groups - inner);
     for (uint32_t i = inner; i < words->groups; i++)
         put_group(&trace->checks[words->groups - 1 - i], words, i, words->last.at - 8);
@@ -260,28 +265,25 @@ static struct trace_tail *folded_tail(struct paths *paths, struct trace_words *w
 
 /* Like lay_out, for a folded trace. */
 static bool lay_out_folded(struct paths *paths, struct trace *trace, struct trace_words *words) {
-    struct trace_tail *tail = NULL;
-    uint32_t i = 0, inner = (words->count - 1) / TRACE_RANGES * TRACE_RANGES;
-    words->frame = 0;
-    for (; i < inner; i += TRACE_RANGES) {
-        struct trace_tail *inward = folded_tail(paths, words, i, tail);
-        if (!inward)
-            break;
-        tail = inward;
-    }
-    if (i == inner) {
-        set_tail(paths, trace, tail);
-        uint32_t count = words->count - inner;
-        put_ranges(trace->ranges, words, i, count, words->last.at - 8);
-        if (count % 2) {
-            trace->ranges[count] = trace->ranges[count - 1];
-            count++;
+    uint32_t inner = (words->count - 1) / TRACE_RANGES * TRACE_RANGES;
+    for (; words->laid < inner; words->laid += TRACE_RANGES) {
+        uint32_t frame = words->frame;
+        struct trace_tail *inward = folded_tail(paths, words, words->laid, words->tail);
+        if (!inward) {
+            words->frame = frame;
+            return false;
         }
-        trace->groups = (uint8_t)count;
-    } else {
-        tail_drop(paths, tail);
+        go_inward(words, inward);
     }
-    return i == inner;
+    set_tail(paths, trace, words->tail);
+    uint32_t count = words->count - inner;
+    put_ranges(trace->ranges, words, inner, count, words->last.at - 8);
+    if (count % 2) {
+        trace->ranges[count] = trace->ranges[count - 1];
+        count++;
+    }
+    trace->groups = (uint8_t)count;
+    return true;
 }
 
 /* --- both kinds ------------------------------------------------------------------------------- */
@@ -299,6 +301,11 @@ bool trace_begin(struct trace_words *words, const struct stack *stack, uint32_t 
 
 bool trace_lay_out(struct paths *paths, struct trace *trace, struct trace_words *words) {
     return words->folded ? lay_out_folded(paths, trace, words) : lay_out(paths, trace, words);
+}
+
+void trace_end(struct paths *paths, struct trace_words *words) {
+    if (words->tail && !--words->tail->users)
+        tail_drop(paths, words->tail);
 }
 
 void trace_give_up_tail(struct paths *paths, struct trace *trace) {

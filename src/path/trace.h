@@ -27,6 +27,10 @@ struct trace_words {
      * folded */
     uint64_t erased[STACK_FRAMES_MAX / 64];
     uint32_t frame; /* the frame from which on next_range looks for a word's frame */
+    /* number of words, or of groups, that the tails have which are laid out so far; and the
+     * innermost of these tails */
+    uint32_t laid;
+    struct trace_tail *tail;
 };
 
 /* Finds the words of the walked stack, from check `first` on. `may_fold`: the trace may be folded.
@@ -34,8 +38,11 @@ struct trace_words {
 bool trace_begin(struct trace_words *words, const struct stack *stack, uint32_t first,
                  bool may_fold);
 /* Writes the words into the trace's ranges or groups, and into tails. False: there is no room; the
- * trace is unchanged. */
+ * trace is unchanged. The caller may make room and call the function again, which goes on where it
+ * ended, or calls trace_end. */
 bool trace_lay_out(struct paths *paths, struct trace *trace, struct trace_words *words);
+/* Drops the tails of a trace that found no room. */
+void trace_end(struct paths *paths, struct trace_words *words);
 /* Takes the trace's tail away. */
 void trace_give_up_tail(struct paths *paths, struct trace *trace);
 /* Gives all blocks with tails back. No trace may have a tail afterwards. */
