@@ -224,12 +224,11 @@ static bool was_seen(uint32_t id, uint16_t allocs) {
  * be cold. */
 static void look_at_nodes(struct found *found, uint32_t count, bool take, bool over, bool now) {
     state.leaving = false;
-    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++) {
+    for (uint32_t id = TREE_FIXED_COUNT; id < count; id++)
         if (tree_is_gone(id))
             found[id].flags |= FOUND_GONE;
         else if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
             found[tree_loop(id)].flags |= FOUND_CHILD; /* a node that ends a loop stays */
-    }
     for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
         if (found[id].flags & FOUND_GONE)
             continue;
@@ -350,8 +349,7 @@ static bool mark_single(const struct found *found, uint32_t count, int64_t *want
                         enum found_flags which) {
     bool any = false;
     for (uint32_t id = count; *wanted > 0 && id-- > TREE_FIXED_COUNT;) {
-        if (!(found[id].flags & which) || found[id].most > most ||
-            tree_node(id)->flags & TREE_COLD)
+        if (!(found[id].flags & which) || found[id].most > most || tree_node(id)->flags & TREE_COLD)
             continue;
         tree_flag(id, TREE_COLD);
         any = true;

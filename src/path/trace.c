@@ -176,8 +176,8 @@ static void set_tail(struct paths *paths, struct trace *trace, struct trace_tail
 }
 
 /* Goes on from the tail that was laid out last to `inward`, the next one, which leads to it. While
- * a tail is the last one, its users count the words, so that the tail stays if the caller gives traces
- * up. */
+ * a tail is the last one, its users count the words, so that the tail stays if the caller gives
+ * traces up. */
 static void go_inward(struct trace_words *words, struct trace_tail *inward) {
     inward->users++;
     if (words->tail)

@@ -432,8 +432,7 @@ def profile_of_extreme_figures():
 
 @test
 def profile_of_a_recording_has_no_single_pages():
-    """A recording does not know which memory is resident. Its profiles leave that figure out, and do
-    not say 0."""
+    """A recording does not know which memory is resident. Its profiles leave that figure out."""
     with scratch() as where:
         program = build_program("tests/cli/programs/allocate.c")
         with target([program], MEMCTX_RECORD=where) as live:
