@@ -488,7 +488,7 @@ static void sweep(bool may_visit) {
     look_at_nodes(found, count, full, over, now);
     tree_discard();
     state.old = tree_note_old();
-    struct singles singles = full || now ? find_singles(found, count) : (struct singles){0};
+    struct singles singles = full ? find_singles(found, count) : (struct singles){0};
     if (full)
         ask_for_new_phase(&wanted, state.allocs - allocs);
     bool near = now || (full && allocs_that_free(&singles, wanted.bytes) == UINT32_MAX);
