@@ -17,11 +17,11 @@ from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target
 from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run_program, test
 
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
-PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_write",
-         "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack", "snapshot/share",
-         "snapshot/zstd_file", "snapshot/recording", "snapshot/recording_names",
-         "snapshot/stream_read",
-         "model/wire_load", "model/figures",
+PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_names",
+         "snapshot/snapshot_write", "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack",
+         "snapshot/share", "snapshot/zstd_file", "snapshot/recording",
+         "snapshot/recording_entries", "snapshot/recording_names", "snapshot/stream_read",
+         "model/wire_load", "model/wire_pages", "model/figures",
          "model/model", "model/model_store", "model/folding", "model/tails", "base/cli",
          "base/help", "base/nearest", "base/quantity", "base/progress", "base/terminal",
          "base/json", "base/text_file",

@@ -5,24 +5,17 @@
  * The answers come from another process and are not trusted: a record must lie inside its piece, a
  * text must end inside its record, and an index must exist.
  */
-#include "model/wire_load.h"
+#include "model/wire_records.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The part of a piece that is not read yet. */
-struct records {
-    const char *at;
-    size_t left;
-};
-
-static bool damaged(struct loader *loader, const char *what) {
+bool loader_damaged(struct loader *loader, const char *what) {
     return cli_fail(loader->failure, CLI_REFUSED, "%s: damaged answer; %s" CLI_ASK_AGAIN,
                     loader->model->source, what);
 }
 
-/* Copies the next `bytes` bytes, which need not be aligned. Returns false if fewer are left. */
-static bool take(struct records *records, void *to, size_t bytes) {
+bool loader_take_bytes(struct loader_records *records, void *to, size_t bytes) {
     if (records->left < bytes)
         return false;
     memcpy(to, records->at, bytes);
@@ -37,7 +30,7 @@ static size_t padded(size_t bytes) {
 
 /* Returns a copy of a text of `bytes` bytes, its final 0 included; NULL if the last byte is not 0.
  */
-static char *take_text(struct records *records, size_t bytes) {
+static char *take_text(struct loader_records *records, size_t bytes) {
     if (bytes == 0 || bytes > records->left || records->at[bytes - 1] != '\0')
         return NULL;
     char *text = cli_clean(cli_copy(records->at));
@@ -46,14 +39,13 @@ static char *take_text(struct records *records, size_t bytes) {
     return text;
 }
 
-static void skip(struct records *records, size_t bytes) {
+static void skip(struct loader_records *records, size_t bytes) {
     bytes = bytes < records->left ? bytes : records->left;
     records->at += bytes;
     records->left -= bytes;
 }
 
-/* Returns the array with room for one more element. A full array is doubled. */
-static void *make_room(void *list, size_t *room, size_t count, size_t bytes) {
+void *loader_make_room(void *list, size_t *room, size_t count, size_t bytes) {
     if (count < *room)
         return list;
     *room = 2 * *room + 64;
@@ -86,7 +78,7 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
     }
     memcpy(&head, bytes, sizeof head);
     if (!memchr(head.exe, 0, sizeof head.exe))
-        return damaged(loader, "the name of the program is cut off");
+        return loader_damaged(loader, "the name of the program is cut off");
     if (!model->exe) {
         model->exe = drop_deleted(cli_clean(cli_copy(head.exe)));
         model->uptime_s = (double)head.uptime_ns / 1e9;
@@ -103,11 +95,11 @@ bool loader_take_head(struct loader *loader, const void *bytes, size_t length) {
 
 /* --- contexts and modules -------------------------------------------------------------------- */
 
-static bool take_module(struct loader *loader, struct records *records) {
+static bool take_module(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     struct wire_module wire;
-    if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "a module record is cut off");
+    if (!loader_take_bytes(records, &wire, sizeof wire))
+        return loader_damaged(loader, "a module record is cut off");
     if (wire.build_id_bytes > sizeof wire.build_id) {
         return cli_fail(loader->failure, CLI_REFUSED,
                         "%s: damaged answer; a build-id of %u bytes" CLI_ASK_AGAIN, model->source,
@@ -116,11 +108,11 @@ static bool take_module(struct loader *loader, struct records *records) {
     char *path = take_text(records, wire.path_bytes);
     if (!path || wire.index != model->module_count) {
         free(path);
-        return damaged(loader, !path ? "a string is cut off" : "a module is missing");
+        return loader_damaged(loader, !path ? "a string is cut off" : "a module is missing");
     }
     skip(records, padded(wire.path_bytes) - wire.path_bytes);
-    model->modules = make_room(model->modules, &loader->module_room, model->module_count,
-                               sizeof *model->modules);
+    model->modules = loader_make_room(model->modules, &loader->module_room, model->module_count,
+                                      sizeof *model->modules);
     struct model_module *module = &model->modules[model->module_count++];
     *module = (struct model_module){.start = wire.start,
                                     .end = wire.end,
@@ -152,14 +144,14 @@ static void add_sums(struct model_totals *totals, const struct wire_sums *sums) 
     totals->peak_requested_bytes = WIRE_UNKNOWN;
 }
 
-static bool take_views(struct loader *loader, struct records *record, uint32_t index,
+static bool take_views(struct loader *loader, struct loader_records *record, uint32_t index,
                        size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct wire_view wire;
-        if (!take(record, &wire, sizeof wire))
-            return damaged(loader, "a thread view is cut off");
-        loader->views =
-            make_room(loader->views, &loader->view_room, loader->view_count, sizeof *loader->views);
+        if (!loader_take_bytes(record, &wire, sizeof wire))
+            return loader_damaged(loader, "a thread view is cut off");
+        loader->views = loader_make_room(loader->views, &loader->view_room, loader->view_count,
+                                         sizeof *loader->views);
         loader->views[loader->view_count++] = (struct loader_view){index, wire.heap, wire.sums};
     }
     return true;
@@ -169,8 +161,8 @@ static bool take_views(struct loader *loader, struct records *record, uint32_t i
 static struct model_context *new_context(struct loader *loader, const struct wire_context *wire,
                                          char *label, char *why) {
     struct model *model = loader->model;
-    model->contexts = make_room(model->contexts, &loader->context_room, model->context_count,
-                                sizeof *model->contexts);
+    model->contexts = loader_make_room(model->contexts, &loader->context_room, model->context_count,
+                                       sizeof *model->contexts);
     struct model_frame frame = {.address = wire->address,
                                 .module = wire->module,
                                 .kind = wire->kind,
@@ -196,12 +188,12 @@ static struct model_context *new_context(struct loader *loader, const struct wir
 struct context_parts {
     struct wire_sums sums;
     bool has_sums;
-    struct records views; /* the thread views, as bytes */
-    char *label, *why;    /* NULL: none */
+    struct loader_records views; /* the thread views, as bytes */
+    char *label, *why;           /* NULL: none */
 };
 
 /* Returns a text of `bytes` bytes without copying it; NULL if the last byte is not 0. */
-static char *find_text(struct records *records, size_t bytes) {
+static char *find_text(struct loader_records *records, size_t bytes) {
     char *text = (char *)(uintptr_t)records->at;
     if (bytes == 0 || bytes > records->left || text[bytes - 1] != '\0')
         return NULL;
@@ -209,22 +201,22 @@ static char *find_text(struct records *records, size_t bytes) {
     return cli_clean(text);
 }
 
-static bool find_parts(struct loader *loader, struct records *record,
+static bool find_parts(struct loader *loader, struct loader_records *record,
                        const struct wire_context *wire, struct context_parts *parts) {
     size_t views_bytes = wire->views * sizeof(struct wire_view);
     *parts = (struct context_parts){.has_sums = (wire->holds & WIRE_CONTEXT_SUMS) != 0};
-    if (parts->has_sums && !take(record, &parts->sums, sizeof parts->sums))
-        return damaged(loader, "a context record is cut off");
+    if (parts->has_sums && !loader_take_bytes(record, &parts->sums, sizeof parts->sums))
+        return loader_damaged(loader, "a context record is cut off");
     if (record->left < views_bytes)
-        return damaged(loader, "a thread view is cut off");
-    parts->views = (struct records){.at = record->at, .left = views_bytes};
+        return loader_damaged(loader, "a thread view is cut off");
+    parts->views = (struct loader_records){.at = record->at, .left = views_bytes};
     skip(record, views_bytes);
     if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0)
         return true;
     parts->label = find_text(record, wire->label_bytes);
     parts->why = find_text(record, wire->why_bytes);
     if ((wire->label_bytes > 0 && !parts->label) || (wire->why_bytes > 0 && !parts->why))
-        return damaged(loader, "a string is cut off");
+        return loader_damaged(loader, "a string is cut off");
     return true;
 }
 
@@ -237,28 +229,29 @@ static struct model_context *context_of(struct loader *loader, const struct wire
         model->context_count > 0 ? &model->contexts[model->context_count - 1] : NULL;
     if ((wire->holds & WIRE_CONTEXT_FURTHER) != 0) {
         if (!last || last->id != wire->id) {
-            damaged(loader, "thread figures of a context that is not there");
+            loader_damaged(loader, "thread figures of a context that is not there");
             return NULL;
         }
         return last;
     }
     if (model->context_count >= WIRE_NONE - 1) {
-        damaged(loader, "too many contexts");
+        loader_damaged(loader, "too many contexts");
         return NULL;
     }
     return new_context(loader, wire, parts->label, parts->why ? cli_copy(parts->why) : NULL);
 }
 
-static bool take_context(struct loader *loader, struct records *records) {
+static bool take_context(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     struct wire_context wire;
     struct context_parts parts;
     if (records->left < sizeof wire)
-        return damaged(loader, "a context record is cut off");
+        return loader_damaged(loader, "a context record is cut off");
     memcpy(&wire, records->at, sizeof wire);
     if (wire.bytes < sizeof wire || wire.bytes > records->left || wire.bytes % 8 != 0)
-        return damaged(loader, "a context record is cut off");
-    struct records record = {.at = records->at + sizeof wire, .left = wire.bytes - sizeof wire};
+        return loader_damaged(loader, "a context record is cut off");
+    struct loader_records record = {.at = records->at + sizeof wire,
+                                    .left = wire.bytes - sizeof wire};
     skip(records, wire.bytes);
     if (wire.kind > WIRE_KIND_UNKNOWN) {
         return cli_fail(
@@ -290,7 +283,7 @@ bool loader_check_frames(struct loader *loader) {
     const struct model *model = loader->model;
     for (const struct model_frame *frame = model->frames; frame; frame = frame->next)
         if (frame->module != WIRE_NONE && frame->module >= model->module_count)
-            return damaged(loader, "a context has a kind or module that does not exist");
+            return loader_damaged(loader, "a context has a kind or module that does not exist");
     return true;
 }
 
@@ -306,16 +299,17 @@ bool loader_link(struct loader *loader) {
 static void add_exited(struct loader *loader) {
     struct model *model = loader->model;
     if (model->thread_count == 0) {
-        model->threads = make_room(model->threads, &loader->thread_room, 0, sizeof *model->threads);
+        model->threads =
+            loader_make_room(model->threads, &loader->thread_room, 0, sizeof *model->threads);
         model->threads[model->thread_count++] = (struct model_thread){.name = MODEL_EXITED};
     }
 }
 
-static bool take_thread(struct loader *loader, struct records *records) {
+static bool take_thread(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     struct wire_thread wire;
-    if (!take(records, &wire, sizeof wire) || wire.heap >= HEAPS_MAX)
-        return damaged(loader, "a thread record is cut off");
+    if (!loader_take_bytes(records, &wire, sizeof wire) || wire.heap >= HEAPS_MAX)
+        return loader_damaged(loader, "a thread record is cut off");
     add_exited(loader);
     if (wire.heap >= loader->heap_count) {
         size_t count = 2 * (size_t)wire.heap + 8;
@@ -324,8 +318,8 @@ static bool take_thread(struct loader *loader, struct records *records) {
                (count - loader->heap_count) * sizeof *loader->thread_of);
         loader->heap_count = count;
     }
-    model->threads = make_room(model->threads, &loader->thread_room, model->thread_count,
-                               sizeof *model->threads);
+    model->threads = loader_make_room(model->threads, &loader->thread_room, model->thread_count,
+                                      sizeof *model->threads);
     struct model_thread *thread = &model->threads[model->thread_count];
     *thread = (struct model_thread){.tid = wire.tid};
     memcpy(thread->name, wire.name, sizeof wire.name);
@@ -338,14 +332,14 @@ static uint32_t thread_of(const struct loader *loader, uint32_t heap) {
     return heap < loader->heap_count ? loader->thread_of[heap] : 0;
 }
 
-static bool take_remote(struct loader *loader, struct records *records) {
+static bool take_remote(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     struct wire_remote wire;
-    if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "a record of remote frees is cut off");
+    if (!loader_take_bytes(records, &wire, sizeof wire))
+        return loader_damaged(loader, "a record of remote frees is cut off");
     add_exited(loader);
-    model->remotes = make_room(model->remotes, &loader->remote_room, model->remote_count,
-                               sizeof *model->remotes);
+    model->remotes = loader_make_room(model->remotes, &loader->remote_room, model->remote_count,
+                                      sizeof *model->remotes);
     model->remotes[model->remote_count++] = (struct model_remote){
         thread_of(loader, wire.freed_by), thread_of(loader, wire.owner), wire.frees};
     return true;
@@ -386,13 +380,13 @@ static void place_views(struct loader *loader) {
 
 /* --- marks, notes ---------------------------------------------------------------------------- */
 
-static bool take_mark(struct loader *loader, struct records *records) {
+static bool take_mark(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     struct wire_mark wire;
-    if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "a mark record is cut off");
+    if (!loader_take_bytes(records, &wire, sizeof wire))
+        return loader_damaged(loader, "a mark record is cut off");
     if (model->mark_count >= WIRE_MARKS_ALL)
-        return damaged(loader, "too many marks");
+        return loader_damaged(loader, "too many marks");
     wire.name[sizeof wire.name - 1] = '\0';
     model->marks = cli_grow(model->marks, WIRE_MARKS_ALL, sizeof *model->marks);
     struct model_mark *mark = &model->marks[model->mark_count++];
@@ -409,13 +403,13 @@ static bool take_mark(struct loader *loader, struct records *records) {
     return true;
 }
 
-static bool take_entry(struct loader *loader, struct records *records) {
+static bool take_entry(struct loader *loader, struct loader_records *records) {
     struct model_mark *mark = loader->mark;
     struct wire_mark_entry wire;
-    if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "a mark entry is cut off");
-    mark->entries =
-        make_room(mark->entries, &loader->entry_room, mark->entry_count, sizeof *mark->entries);
+    if (!loader_take_bytes(records, &wire, sizeof wire))
+        return loader_damaged(loader, "a mark entry is cut off");
+    mark->entries = loader_make_room(mark->entries, &loader->entry_room, mark->entry_count,
+                                     sizeof *mark->entries);
     /* A context that is newer than the contexts that were read is not in the model, so its entry is
      * left out. */
     wire.context = model_find_context(loader->model, wire.context);
@@ -426,11 +420,11 @@ static bool take_entry(struct loader *loader, struct records *records) {
     return true;
 }
 
-static bool take_resizes(struct loader *loader, struct records *records) {
+static bool take_resizes(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     struct wire_resizes wire;
-    if (!take(records, &wire, sizeof wire))
-        return damaged(loader, "a record of reallocs is cut off");
+    if (!loader_take_bytes(records, &wire, sizeof wire))
+        return loader_damaged(loader, "a record of reallocs is cut off");
     if (wire.context == WIRE_NONE) {
         model->lost_reallocs = model_tame(wire.reallocs);
         return true;
@@ -441,17 +435,17 @@ static bool take_resizes(struct loader *loader, struct records *records) {
     if (wire.context == WIRE_NONE)
         return true;
     model_own_figures(model, &model->contexts[wire.context]);
-    model->resizes = make_room(model->resizes, &loader->resize_room, model->resize_count,
-                               sizeof *model->resizes);
+    model->resizes = loader_make_room(model->resizes, &loader->resize_room, model->resize_count,
+                                      sizeof *model->resizes);
     model->resizes[model->resize_count++] = wire;
     return true;
 }
 
-static bool take_note(struct loader *loader, struct records *records) {
+static bool take_note(struct loader *loader, struct loader_records *records) {
     struct model *model = loader->model;
     const char *end = memchr(records->at, 0, records->left);
     if (!end)
-        return damaged(loader, "a string is cut off");
+        return loader_damaged(loader, "a string is cut off");
     size_t bytes = (size_t)(end - records->at) + 1;
     model->notes = cli_grow(model->notes, model->note_count + 1, sizeof *model->notes);
     model->notes[model->note_count++] = take_text(records, bytes);
@@ -459,96 +453,12 @@ static bool take_note(struct loader *loader, struct records *records) {
     return true;
 }
 
-/* --- pages ----------------------------------------------------------------------------------- */
-
-/* Returns the index of a page's context. A context that was created after the contexts were read
- * counts as [unknown], which always has the index 1. If the model has only some contexts
- * (`partial`), returns WIRE_NONE for a context that it lacks. */
-static uint32_t page_context(const struct loader *loader, uint32_t id) {
-    uint32_t index = model_find_context(loader->model, id);
-    return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
-}
-
-/* Returns the figures to which the bytes in pages are added. */
-static struct model_figures *figures_of(const struct loader *loader, uint32_t index,
-                                        struct model_figures *spare) {
-    struct model *model = loader->model;
-    if (loader->held)
-        return spare;
-    return model_own_figures(model,
-                             index != WIRE_NONE ? &model->contexts[index] : &model->left_out);
-}
-
-static void take_held(struct loader *loader, uint32_t index, struct model_figures *spare) {
-    if (loader->held && index != WIRE_NONE)
-        loader->held[index] = model_add(loader->held[index], spare->self.reserved_bytes);
-    *spare = (struct model_figures){0};
-}
-
-/* Adds the page to the model. A record that continues the last page (`further`) adds nothing; its
- * shares are added later. Returns false if it continues another page than the last one. */
-static bool keep_page(struct loader *loader, const struct wire_page *page) {
-    struct model *model = loader->model;
-    if (page->further) {
-        const struct wire_page *last =
-            model->page_count > 0 ? &model->pages[model->page_count - 1] : NULL;
-        return last && last->start == page->start && last->context == WIRE_NONE;
-    }
-    model->pages = make_room(model->pages, &loader->page_room, model->page_count, sizeof *page);
-    struct wire_page *kept = &model->pages[model->page_count++];
-    *kept = *page;
-    model->shares = /* room even for no shares, so that `shares` is not NULL */
-        make_room(model->shares, &loader->share_room, model->share_count, sizeof *model->shares);
-    kept->first_share = (uint32_t)model->share_count;
-    kept->share_count = 0;
-    return true;
-}
-
-static void keep_share(struct loader *loader, const struct model_share *share) {
-    struct model *model = loader->model;
-    model->shares =
-        make_room(model->shares, &loader->share_room, model->share_count, sizeof *share);
-    model->shares[model->share_count++] = *share;
-    model->pages[model->page_count - 1].share_count++;
-}
-
-static bool take_page(struct loader *loader, struct records *records) {
-    struct wire_page page;
-    if (!take(records, &page, sizeof page))
-        return damaged(loader, "a page record is cut off");
-    bool shared = page.context == WIRE_NONE;
-    if (page.share_count > records->left / sizeof(struct wire_share) ||
-        (page.share_count > 0 && !shared))
-        return damaged(loader, "a page has shares that do not exist");
-    model_tame_page(&page);
-    page.context = shared ? WIRE_NONE : page_context(loader, page.context);
-    if (page.further && !shared)
-        return damaged(loader, "a page has shares that do not exist");
-    if (loader->keep_pages && !keep_page(loader, &page))
-        return damaged(loader, "shares of a page that is not there");
-    struct model_figures spare = {0};
-    figures_add_page(&loader->figures, shared ? NULL : figures_of(loader, page.context, &spare),
-                     &page);
-    take_held(loader, page.context, &spare);
-    for (uint32_t i = 0; i < page.share_count; i++) {
-        struct wire_share wire = {0};
-        take(records, &wire, sizeof wire);
-        struct model_share share = {page_context(loader, wire.context), wire.live};
-        figures_add_share(&loader->figures, figures_of(loader, share.context, &spare), &page,
-                          wire.live, wire.resident);
-        take_held(loader, share.context, &spare);
-        if (loader->keep_pages)
-            keep_share(loader, &share);
-    }
-    return true;
-}
-
 /* --- surveys --------------------------------------------------------------------------------- */
 
-static bool take_survey(struct loader *loader, struct records *records) {
+static bool take_survey(struct loader *loader, struct loader_records *records) {
     struct wire_survey *sum = &loader->survey, survey;
-    if (!take(records, &survey, sizeof survey))
-        return damaged(loader, "the sums are cut off");
+    if (!loader_take_bytes(records, &survey, sizeof survey))
+        return loader_damaged(loader, "the sums are cut off");
     sum->uptime_ns = survey.uptime_ns;
     sum->contexts += survey.contexts;
     sum->with_figures += survey.with_figures;
@@ -572,17 +482,17 @@ static bool take_survey(struct loader *loader, struct records *records) {
 
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
                        uint64_t *next) {
-    static bool (*const takers[WIRE_PARTS])(struct loader *, struct records *) = {
+    static bool (*const takers[WIRE_PARTS])(struct loader *, struct loader_records *) = {
         [WIRE_PART_CONTEXTS] = take_context, [WIRE_PART_MODULES] = take_module,
         [WIRE_PART_THREADS] = take_thread,   [WIRE_PART_REMOTES] = take_remote,
         [WIRE_PART_MARKS] = take_mark,       [WIRE_PART_ENTRIES] = take_entry,
-        [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = take_page,
+        [WIRE_PART_NOTES] = take_note,       [WIRE_PART_PAGES] = loader_take_page,
         [WIRE_PART_BEST] = take_context,     [WIRE_PART_PATH] = take_context,
         [WIRE_PART_RESIZES] = take_resizes,
     };
-    struct records records = {.at = bytes, .left = length};
+    struct loader_records records = {.at = bytes, .left = length};
     struct wire_piece head;
-    if (!take(&records, &head, sizeof head)) {
+    if (!loader_take_bytes(&records, &head, sizeof head)) {
         return cli_fail(
             loader->failure, CLI_REFUSED,
             "%s: damaged answer; %zu bytes are too few for a piece of a dump" CLI_ASK_AGAIN,

@@ -12,48 +12,13 @@
 #include <string.h>
 
 #include <memctx/marks.h>
-#include <memctx/record.h>
 
-#include "model/wire_load.h"
-#include "snapshot/snapshot.h"
+#include "snapshot/recording.h"
 
 #define MARKS_MOST 24 /* moments that become marks */
 /* The library writes no larger moments (MOMENT_BYTES in src/control/recorder.h). Without this bound
  * a forged file could make the reader add up megabytes for each 64 bytes of the ring. */
 #define MOMENT_BYTES_MOST (64UL << 10)
-
-struct found { /* a moment with right checksums */
-    uint64_t sequence;
-    const char *body; /* the entries */
-    size_t bytes;
-    struct record_moment moment;
-    struct record_pages pages; /* valid if moment.paged */
-    struct wire_dump dump;
-};
-
-struct entry {
-    struct wire_sums sums;
-    struct record_held held; /* valid if the moment is paged */
-};
-
-struct snapshot_replay {
-    const char *bytes;
-    size_t length;
-    struct model *model;
-    struct cli_failure *failure;
-    struct record_head head;
-    const char *directory;
-    size_t directory_bytes;
-    struct found *found; /* the moments, by rising sequence */
-    size_t count, room;
-    struct record_since *since; /* the entries of RECORD_SINCE in the directory, by rising id */
-    size_t since_count;
-    int64_t *alone_free; /* by index of a context: record_held.alone_free_bytes */
-    struct loader loader;
-    /* The arguments of snapshot_replay_moment. */
-    void (*take)(void *argument, uint32_t index, const struct wire_sums *sums);
-    void *argument;
-};
 
 /* Returns the most bytes that the body of a block can have. */
 static size_t most_bytes(enum record_kind kind) {
@@ -62,7 +27,7 @@ static size_t most_bytes(enum record_kind kind) {
                                       : RECORD_END_AT;
 }
 
-static bool damaged(const struct snapshot_replay *reader, const char *what) {
+bool recording_damaged(const struct snapshot_replay *reader, const char *what) {
     return cli_fail(reader->failure, CLI_REFUSED, "%s: damaged recording; %s",
                     reader->model->source, what);
 }
@@ -93,7 +58,7 @@ static bool read_head(struct snapshot_replay *reader) {
     struct record_head *head = &reader->head;
     const char *body = body_at(reader, RECORD_HEAD_AT, RECORD_HEAD, &block);
     if (!body || block.bytes < offsetof(struct record_head, pid) + sizeof head->pid)
-        return damaged(reader, "its head is not complete");
+        return recording_damaged(reader, "its head is not complete");
     memcpy(head, body, block.bytes < sizeof *head ? block.bytes : sizeof *head);
     bool known = head->version >= RECORD_VERSION_READ && head->version <= RECORD_VERSION &&
                  block.bytes == sizeof *head;
@@ -133,7 +98,7 @@ static void find_directory(struct snapshot_replay *reader) {
     }
 }
 
-static bool is_later(const struct found *a, const struct found *b) {
+static bool is_later(const struct recording_moment *a, const struct recording_moment *b) {
     return a->sequence > b->sequence;
 }
 
@@ -149,9 +114,9 @@ static void add_moment(struct snapshot_replay *reader, const char *body,
         reader->room = 2 * reader->room + 64;
         reader->found = cli_grow(reader->found, reader->room, sizeof *reader->found);
     }
-    struct found *found = &reader->found[reader->count];
+    struct recording_moment *found = &reader->found[reader->count];
     size_t before = sizeof found->moment;
-    *found = (struct found){.sequence = block->sequence};
+    *found = (struct recording_moment){.sequence = block->sequence};
     memcpy(&found->moment, body, sizeof found->moment);
     memcpy(&found->dump, found->moment.dump, sizeof found->moment.dump);
     if (reader->head.version == RECORD_VERSION_READ)
@@ -241,146 +206,8 @@ static bool choose(const struct snapshot_replay *reader, const char *when, size_
 
 /* --- figures --------------------------------------------------------------------------------- */
 
-struct numbers {
-    const unsigned char *at, *end;
-    bool good;
-};
-
-static uint64_t next_number(struct numbers *numbers) {
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        if (numbers->at == numbers->end) {
-            numbers->good = false;
-            return 0;
-        }
-        unsigned char byte = *numbers->at++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if ((byte & 0x80) == 0)
-            break;
-    }
-    return value;
-}
-
-static int64_t next_signed(struct numbers *numbers) {
-    uint64_t value = next_number(numbers);
-    return model_tame((int64_t)(value >> 1 ^ -(value & 1)));
-}
-
-static struct record_held next_held(struct numbers *numbers, int64_t live_bytes) {
-    struct record_held held;
-    held.block_bytes = model_tame(live_bytes + next_signed(numbers));
-    held.reserved_bytes = model_tame(held.block_bytes + next_signed(numbers));
-    held.alone_bytes = next_signed(numbers);
-    held.alone_free_bytes = next_signed(numbers);
-    held.shared_free_bytes = next_signed(numbers);
-    return held;
-}
-
-/* Reads one entry of a moment. *id is the id of the previous entry, and becomes the id of this
- * entry. Without RECORD_FREED nothing was ever freed, so the sums of all allocations equal the live
- * figures. */
-static struct entry next_entry(struct numbers *numbers, uint32_t *id, bool paged) {
-    uint64_t step = next_number(numbers);
-    struct entry entry = {0};
-    struct wire_sums sums = {.peak_requested_bytes = WIRE_UNKNOWN};
-    *id += (uint32_t)(step >> 2);
-    sums.requested_bytes = sums.requested_cum_bytes = next_signed(numbers);
-    sums.live_chunks = sums.allocs = next_signed(numbers);
-    if (step & RECORD_FREED) {
-        sums.allocs = model_tame((int64_t)next_number(numbers));
-        sums.requested_cum_bytes = model_tame((int64_t)next_number(numbers));
-    }
-    sums.frees = sums.allocs - sums.live_chunks;
-    if (step & RECORD_PEAK)
-        sums.peak_requested_bytes = model_tame((int64_t)next_number(numbers));
-    entry.sums = sums;
-    if (paged)
-        entry.held = next_held(numbers, sums.requested_bytes);
-    return entry;
-}
-
-static void add_held(struct record_held *sum, const struct record_held *part) {
-    sum->block_bytes = model_add(sum->block_bytes, part->block_bytes);
-    sum->reserved_bytes = model_add(sum->reserved_bytes, part->reserved_bytes);
-    sum->alone_bytes = model_add(sum->alone_bytes, part->alone_bytes);
-    sum->alone_free_bytes = model_add(sum->alone_free_bytes, part->alone_free_bytes);
-    sum->shared_free_bytes = model_add(sum->shared_free_bytes, part->shared_free_bytes);
-}
-
-static struct record_held tamed_held(const struct record_held *held) {
-    return (struct record_held){model_tame(held->block_bytes), model_tame(held->reserved_bytes),
-                                model_tame(held->alone_bytes), model_tame(held->alone_free_bytes),
-                                model_tame(held->shared_free_bytes)};
-}
-
-static void add_sums(struct wire_sums *sum, const struct wire_sums *part) {
-    sum->requested_bytes = model_add(sum->requested_bytes, part->requested_bytes);
-    sum->live_chunks = model_add(sum->live_chunks, part->live_chunks);
-    sum->allocs = model_add(sum->allocs, part->allocs);
-    sum->frees = model_add(sum->frees, part->frees);
-    sum->requested_cum_bytes = model_add(sum->requested_cum_bytes, part->requested_cum_bytes);
-}
-
-static struct wire_sums tamed(const struct wire_sums *sums) {
-    return (struct wire_sums){model_tame(sums->requested_bytes),
-                              model_tame(sums->live_chunks),
-                              model_tame(sums->allocs),
-                              model_tame(sums->frees),
-                              model_tame(sums->requested_cum_bytes),
-                              WIRE_UNKNOWN};
-}
-
-/* Returns the index of the context of an entry. WIRE_NONE: the directory does not have the context,
- * or has another one under this id. */
-static uint32_t find_context(const struct snapshot_replay *reader, const struct found *found,
-                             uint32_t id) {
-    size_t low = 0, high = reader->since_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (reader->since[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    bool listed = low < reader->since_count && reader->since[low].id == id;
-    if (id >= RECORD_FORGOTTEN ||
-        (reader->since_count > 0 && (!listed || reader->since[low].since > found->sequence)))
-        return WIRE_NONE;
-    return model_find_context(reader->model, id);
-}
-
-/* Calls `take` for each context of the moment that the directory has, for the context RECORD_REST,
- * and for the context RECORD_FORGOTTEN with the sum of all others. */
-static bool each_entry(struct snapshot_replay *reader, const struct found *found,
-                       void (*take)(struct snapshot_replay *, uint32_t index,
-                                    const struct entry *)) {
-    struct numbers numbers = {(const unsigned char *)found->body,
-                              (const unsigned char *)found->body + found->bytes, true};
-    struct entry rest = {tamed(&found->moment.rest), tamed_held(&found->pages.rest)};
-    struct entry forgotten = {0};
-    uint32_t id = 0, rest_index = model_find_context(reader->model, RECORD_REST);
-    uint32_t forgotten_index = model_find_context(reader->model, RECORD_FORGOTTEN);
-    forgotten.sums.peak_requested_bytes = WIRE_UNKNOWN;
-    for (uint32_t i = 0; i < found->moment.entries && numbers.good; i++) {
-        struct entry entry = next_entry(&numbers, &id, found->moment.paged != 0);
-        uint32_t index = find_context(reader, found, id);
-        if (index == WIRE_NONE) {
-            add_sums(&forgotten.sums, &entry.sums);
-            add_held(&forgotten.held, &entry.held);
-        } else if (numbers.good) {
-            take(reader, index, &entry);
-        }
-    }
-    if (!numbers.good || rest_index == WIRE_NONE || forgotten_index == WIRE_NONE)
-        return damaged(reader, "a moment is cut off");
-    take(reader, rest_index, &rest);
-    if (forgotten.sums.allocs != 0)
-        take(reader, forgotten_index, &forgotten);
-    return true;
-}
-
 static void take_figures(struct snapshot_replay *reader, uint32_t index,
-                         const struct entry *entry) {
+                         const struct recording_entry *entry) {
     struct model *model = reader->model;
     struct model_totals *self = &model_own_figures(model, &model->contexts[index])->self;
     const struct wire_sums *sums = &entry->sums;
@@ -399,7 +226,7 @@ static void take_figures(struct snapshot_replay *reader, uint32_t index,
 }
 
 static void take_mark_entry(struct snapshot_replay *reader, uint32_t index,
-                            const struct entry *entry) {
+                            const struct recording_entry *entry) {
     const struct wire_sums *sums = &entry->sums;
     struct model_mark *mark = &reader->model->marks[reader->model->mark_count - 1];
     model_own_figures(reader->model, &reader->model->contexts[index]);
@@ -412,7 +239,7 @@ static void take_mark_entry(struct snapshot_replay *reader, uint32_t index,
                                  .requested_cum_bytes = sums->requested_cum_bytes};
 }
 
-static int64_t rss_of(const struct found *found) {
+static int64_t rss_of(const struct recording_moment *found) {
     int64_t bytes = found->dump.ledger.rss_bytes;
     return bytes > 0 ? model_tame(bytes) : WIRE_UNKNOWN;
 }
@@ -420,7 +247,7 @@ static int64_t rss_of(const struct found *found) {
 /* Makes a mark from the moment `from`, which is before the chosen moment. */
 static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen) {
     struct model *model = reader->model;
-    const struct found *found = &reader->found[from];
+    const struct recording_moment *found = &reader->found[from];
     struct model_mark *mark = &model->marks[model->mark_count++];
     char age[24];
     write_age(age, sizeof age, time_of(reader, chosen) - time_of(reader, from));
@@ -432,7 +259,7 @@ static bool add_mark(struct snapshot_replay *reader, size_t from, size_t chosen)
         .has_entries = true,
         .entries = cli_alloc((size_t)found->moment.entries + 2, sizeof *mark->entries)};
     snprintf(mark->name, sizeof mark->name, "-%s", age);
-    return each_entry(reader, found, take_mark_entry);
+    return recording_each_entry(reader, found, take_mark_entry);
 }
 
 /* Makes up to MARKS_MOST marks from moments before the chosen one, at about equal distances. */
@@ -472,7 +299,7 @@ static bool take_pieces(struct snapshot_replay *reader) {
         left -= sizeof piece;
         if (piece.bytes > left || (piece.part != WIRE_PART_CONTEXTS && piece.part != RECORD_SINCE &&
                                    piece.part != WIRE_PART_MODULES))
-            return damaged(reader, "a piece of its directory is cut off");
+            return recording_damaged(reader, "a piece of its directory is cut off");
         if (piece.part == RECORD_SINCE)
             take_since(reader, at, piece.bytes);
         else if (!loader_take_piece(&reader->loader, (enum wire_part)piece.part, at, piece.bytes,
@@ -487,7 +314,7 @@ static bool take_pieces(struct snapshot_replay *reader) {
 /* Sets the figures that come from single pages to WIRE_UNKNOWN, because a recording has none; and
  * those that are sums over the pages of a context, unless the moment is paged. Of all pages
  * together it has the bytes (record.h), except in recordings of older libraries. */
-static void forget_pages(struct model *model, const struct found *found) {
+static void forget_pages(struct model *model, const struct recording_moment *found) {
     const struct record_pages *pages = &found->pages;
     bool paged = found->moment.paged != 0;
     int64_t reserved = found->dump.ledger.pages_reserved;
@@ -511,7 +338,7 @@ static void forget_pages(struct model *model, const struct found *found) {
 static void keep_pages(struct snapshot_replay *reader, size_t chosen) {
     struct model *model = reader->model;
     struct model_recording *recording = model->recording;
-    const struct found *found = &reader->found[chosen];
+    const struct recording_moment *found = &reader->found[chosen];
     recording->paged = found->moment.paged != 0;
     while (chosen > 0 && !reader->found[chosen].moment.paged)
         chosen--;
@@ -557,7 +384,7 @@ static void describe(struct snapshot_replay *reader, size_t chosen) {
                                  .lost = moment->lost};
     recording->moments = cli_alloc(reader->count, sizeof *recording->moments);
     for (size_t i = 0; i < reader->count; i++) {
-        const struct found *found = &reader->found[i];
+        const struct recording_moment *found = &reader->found[i];
         recording->moments[i] =
             (struct model_moment){.wall_ns = found->moment.wall_ns,
                                   .uptime_s = (double)found->moment.uptime_ns / 1e9,
@@ -587,7 +414,8 @@ static bool load(struct snapshot_replay *reader, size_t chosen) {
     if (!loader_take_head(&reader->loader, &dump, sizeof dump) || !take_pieces(reader))
         return false;
     reader->alone_free = cli_alloc(model->context_count, sizeof *reader->alone_free);
-    if (!each_entry(reader, &reader->found[chosen], take_figures) || !add_marks(reader, chosen))
+    if (!recording_each_entry(reader, &reader->found[chosen], take_figures) ||
+        !add_marks(reader, chosen))
         return false;
     model->pid = reader->head.pid;
     model->start_ticks = reader->head.start_ticks;
@@ -605,7 +433,7 @@ static bool fail_without_moment(const struct snapshot_replay *reader) {
     if (reader->length >= RECORD_RING_AT + sizeof kind)
         memcpy(&kind, reader->bytes + RECORD_RING_AT, sizeof kind);
     if (kind != 0)
-        return damaged(reader, "none of its moments is complete");
+        return recording_damaged(reader, "none of its moments is complete");
     return cli_fail(reader->failure, CLI_REFUSED,
                     "%s: a recording without a moment; the process has not written one yet, ended "
                     "before, or could not write, or the file is cut off",
@@ -621,7 +449,8 @@ static bool read_file(struct snapshot_replay *reader, const char *when) {
     if (reader->count == 0)
         return fail_without_moment(reader);
     if (!reader->directory)
-        return damaged(reader, "neither of its two directories of call paths is complete");
+        return recording_damaged(reader,
+                                 "neither of its two directories of call paths is complete");
     if (!choose(reader, when, &chosen) || !load(reader, chosen))
         return false;
     snapshot_read_names(reader->model, reader->bytes, reader->length);
@@ -656,7 +485,7 @@ struct snapshot_replay *snapshot_begin_replay(struct model *model, const char *b
 }
 
 static void take_for_caller(struct snapshot_replay *reader, uint32_t index,
-                            const struct entry *entry) {
+                            const struct recording_entry *entry) {
     reader->take(reader->argument, index, &entry->sums);
 }
 
@@ -669,7 +498,7 @@ void snapshot_replay_moment(struct snapshot_replay *replay, size_t moment,
     replay->argument = argument;
     /* ignored: if the moment is cut off, `take` gets only the figures before the cut */
     replay->failure = &failure;
-    each_entry(replay, &replay->found[moment], take_for_caller);
+    recording_each_entry(replay, &replay->found[moment], take_for_caller);
 }
 
 void snapshot_end_replay(struct snapshot_replay *replay) {

@@ -10,40 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tails.h"
-#include "snapshot/snapshot.h"
-#include "snapshot/unpack.h"
+#include "snapshot/snapshot_reader.h"
 
 #define ID_MAX (WIRE_NONE - 1)
-
-struct snapshot_frame {
-    uint64_t address;
-    uint32_t module, list; /* WIRE_NONE: none */
-    /* made[exact_address]: the model's frame for this row; NULL: no context has needed it yet */
-    struct model_frame *made[2];
-};
-
-struct snapshot_reader {
-    struct model *model;
-    struct cli_failure *failure;
-    struct unpack_block block;
-    const char *wrong; /* what is wrong with the block; NULL: nothing yet */
-    uint64_t table;    /* number of the table that was read last */
-    char **texts;
-    struct model_function *functions;
-    uint32_t *list_starts; /* index of the first function of each list */
-    struct model_names *names;
-    struct snapshot_frame *frames;
-    size_t text_count, function_count, list_count, frame_count, entry_count, process_count;
-    struct wire_mark_entry *entries;
-    uint64_t shares_told, entries_told;
-    struct model_tails tails; /* functions between the pair of frames whose rows are being read */
-    size_t tail_room;         /* number of functions that tails.frames has room for */
-    /* Values of the previous row, to which the next row is relative. */
-    uint64_t address, page_end, id_expected;
-    uint32_t view_context, entry_context, resizes_context;
-    uint64_t rest[SNAPSHOT_TOTALS_COUNT];
-};
 
 static bool damaged(const struct snapshot_reader *reader, const char *what) {
     return cli_fail(reader->failure, CLI_REFUSED,
@@ -60,27 +29,27 @@ static size_t capacity_for(size_t count) {
 }
 
 /* Returns the array, grown to room for `count` elements and all rows of the present block. */
-static void *room(const struct snapshot_reader *reader, void *array, size_t count,
-                  size_t size_bytes) {
+void *snapshot_make_room(const struct snapshot_reader *reader, void *array, size_t count,
+                         size_t size_bytes) {
     size_t capacity = capacity_for(count + reader->block.rows);
     return array && capacity == capacity_for(count) ? array : cli_grow(array, capacity, size_bytes);
 }
 
 /* Reads the text of a column; NULL: none. */
-static char *get_text(struct snapshot_reader *reader, unsigned column) {
+char *snapshot_text(struct snapshot_reader *reader, unsigned column) {
     uint64_t number = unpack_at_most(&reader->block, column, reader->text_count);
     return number > 0 ? reader->texts[number - 1] : NULL;
 }
 
 static char *get_needed_text(struct snapshot_reader *reader, unsigned column, const char *wrong) {
-    char *text = get_text(reader, column);
+    char *text = snapshot_text(reader, column);
     if (!text && !reader->wrong)
         reader->wrong = wrong;
     return text;
 }
 
-static uint32_t get_index(struct snapshot_reader *reader, unsigned column, size_t count,
-                          const char *wrong) {
+uint32_t snapshot_index(struct snapshot_reader *reader, unsigned column, size_t count,
+                        const char *wrong) {
     uint64_t index = unpack_number(&reader->block, column);
     if (index >= count) {
         reader->wrong = reader->wrong ? reader->wrong : wrong;
@@ -90,8 +59,8 @@ static uint32_t get_index(struct snapshot_reader *reader, unsigned column, size_
 }
 
 /* Reads an "index or none"; WIRE_NONE: none. */
-static uint32_t get_index_or_none(struct snapshot_reader *reader, unsigned column, size_t count,
-                                  const char *wrong) {
+uint32_t snapshot_index_or_none(struct snapshot_reader *reader, unsigned column, size_t count,
+                                const char *wrong) {
     uint64_t number = unpack_number(&reader->block, column);
     if (number > count) {
         reader->wrong = reader->wrong ? reader->wrong : wrong;
@@ -115,74 +84,6 @@ static double get_double(struct snapshot_reader *reader, unsigned column) {
     return isfinite(value) && value >= 0 ? value : 0;
 }
 
-/* --- texts, functions, frames ------------------------------------------------------------ */
-
-/* All texts of a block share one piece of memory. */
-static void read_texts(struct snapshot_reader *reader) {
-    struct unpack_block *block = &reader->block;
-    char *at = cli_alloc(unpack_left(block, TEXTS_BYTES) + block->rows, 1);
-    reader->texts = room(reader, reader->texts, reader->text_count, sizeof *reader->texts);
-    for (uint32_t i = 0; i < block->rows; i++) {
-        size_t length = unpack_at_most(block, TEXTS_LENGTH, SNAPSHOT_TEXT_MAX);
-        const uint8_t *text = unpack_bytes(block, TEXTS_BYTES, length);
-        if (!text) /* the text is empty or cannot be read */
-            length = 0;
-        else if (memchr(text, 0, length))
-            reader->wrong = "a text has a 0 byte";
-        else
-            memcpy(at, text, length);
-        reader->texts[reader->text_count++] = cli_clean(at);
-        at += length + 1;
-    }
-}
-
-static void read_functions(struct snapshot_reader *reader) {
-    struct unpack_block *block = &reader->block;
-    reader->functions =
-        room(reader, reader->functions, reader->function_count, sizeof *reader->functions);
-    reader->list_starts =
-        room(reader, reader->list_starts, reader->list_count, sizeof *reader->list_starts);
-    for (uint32_t i = 0; i < block->rows; i++) {
-        struct model_function *function = &reader->functions[reader->function_count];
-        function->name = get_text(reader, FUNCTIONS_NAME);
-        function->file = get_text(reader, FUNCTIONS_FILE);
-        function->line = (int64_t)unpack_at_most(block, FUNCTIONS_LINE, INT64_MAX);
-        if (unpack_at_most(block, FUNCTIONS_INLINED, 1) == 0)
-            reader->list_starts[reader->list_count++] = (uint32_t)reader->function_count;
-        else if (reader->list_count == 0)
-            reader->wrong = "a function is inlined into nothing";
-        reader->function_count++;
-    }
-}
-
-/* Makes the lists of names. Called when all functions are read, because the array no longer moves
- * then. */
-static void make_names(struct snapshot_reader *reader) {
-    reader->names = cli_alloc(reader->list_count, sizeof *reader->names);
-    for (size_t i = 0; i < reader->list_count; i++) {
-        uint32_t start = reader->list_starts[i];
-        size_t end =
-            i + 1 < reader->list_count ? reader->list_starts[i + 1] : reader->function_count;
-        reader->names[i] = (struct model_names){(uint32_t)(end - start), &reader->functions[start]};
-    }
-    free(reader->list_starts);
-    reader->list_starts = NULL;
-}
-
-static void read_frames(struct snapshot_reader *reader) {
-    reader->frames = room(reader, reader->frames, reader->frame_count, sizeof *reader->frames);
-    for (uint32_t i = 0; i < reader->block.rows; i++) {
-        struct snapshot_frame *frame = &reader->frames[reader->frame_count++];
-        reader->address += unpack_signed(&reader->block, FRAMES_ADDRESS);
-        frame->address = reader->address;
-        frame->module = get_index_or_none(reader, FRAMES_MODULE, reader->model->module_count,
-                                          "a frame lies in a module that is not listed");
-        frame->made[0] = frame->made[1] = NULL;
-        frame->list = get_index_or_none(reader, FRAMES_LIST, reader->list_count,
-                                        "a frame has names that are not listed");
-    }
-}
-
 /* --- the process ------------------------------------------------------------------------- */
 
 static void read_process(struct snapshot_reader *reader) {
@@ -202,16 +103,16 @@ static void read_process(struct snapshot_reader *reader) {
     model->depth = unpack_figure(block, PROCESS_DEPTH, 0);
     model->exact = unpack_number(block, PROCESS_EXACT) != 0;
     model->start_ticks = unpack_number(block, PROCESS_START_TICKS);
-    model->library_version = get_text(reader, PROCESS_LIBRARY_VERSION);
+    model->library_version = snapshot_text(reader, PROCESS_LIBRARY_VERSION);
     model->build_ns = unpack_figure(block, PROCESS_BUILD_NS, 0);
     model->has_names = unpack_number(block, PROCESS_HAS_NAMES) != 0;
     model->has_threads = unpack_number(block, PROCESS_HAS_THREADS) != 0;
     model->has_pages = unpack_number(block, PROCESS_HAS_PAGES) != 0;
     model->has_mappings = unpack_number(block, PROCESS_HAS_MAPPINGS) != 0;
-    model->program = get_text(reader, PROCESS_PROGRAM);
+    model->program = snapshot_text(reader, PROCESS_PROGRAM);
     model->lost_reallocs =
         model_tame((int64_t)unpack_number(&reader->block, PROCESS_LOST_REALLOCS));
-    model->how = get_text(reader, PROCESS_HOW);
+    model->how = snapshot_text(reader, PROCESS_HOW);
     model->resets = (uint32_t)unpack_number(block, PROCESS_RESETS);
 }
 
@@ -242,7 +143,8 @@ static void read_figures(struct snapshot_reader *reader) {
 static void read_modules(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     struct model *model = reader->model;
-    model->modules = room(reader, model->modules, model->module_count, sizeof *model->modules);
+    model->modules =
+        snapshot_make_room(reader, model->modules, model->module_count, sizeof *model->modules);
     for (uint32_t i = 0; i < block->rows; i++) {
         struct model_module *module = &model->modules[model->module_count++];
         *module = (struct model_module){0};
@@ -256,7 +158,7 @@ static void read_modules(struct snapshot_reader *reader) {
         if (id)
             memcpy(module->build_id, id, module->build_id_bytes);
         module->closed = unpack_number(block, MODULES_CLOSED) != 0;
-        module->symbols = get_text(reader, MODULES_SYMBOLS);
+        module->symbols = snapshot_text(reader, MODULES_SYMBOLS);
     }
 }
 
@@ -312,12 +214,13 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
     uint64_t flags = unpack_number(block, CONTEXTS_FLAGS);
     bool exact = (flags & CONTEXTS_FLAG_EXACT_ADDRESS) != 0;
     context->flags = flags >> CONTEXTS_FLAGS_SHIFT & MODEL_FLAGS;
-    context->recursive_from = get_index_or_none(reader, CONTEXTS_RECURSIVE_FROM, WIRE_NONE - 1,
-                                                "a loop ends in a context that does not exist");
-    uint32_t frame = get_index_or_none(reader, CONTEXTS_FRAME, reader->frame_count,
-                                       "a context has a frame that is not listed");
-    context->frame = take_frame(reader, kind, exact, frame, get_text(reader, CONTEXTS_LABEL));
-    context->why = get_text(reader, CONTEXTS_WHY);
+    context->recursive_from =
+        snapshot_index_or_none(reader, CONTEXTS_RECURSIVE_FROM, WIRE_NONE - 1,
+                               "a loop ends in a context that does not exist");
+    uint32_t frame = snapshot_index_or_none(reader, CONTEXTS_FRAME, reader->frame_count,
+                                            "a context has a frame that is not listed");
+    context->frame = take_frame(reader, kind, exact, frame, snapshot_text(reader, CONTEXTS_LABEL));
+    context->why = snapshot_text(reader, CONTEXTS_WHY);
     struct model_figures figures;
     for (unsigned bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
         figures.occupancy[bin] = get_word(reader, CONTEXTS_OCCUPANCY + bin);
@@ -328,7 +231,7 @@ static void read_context(struct snapshot_reader *reader, size_t i) {
 static void read_contexts(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     size_t first = model->context_count;
-    model->contexts = room(reader, model->contexts, first, sizeof *model->contexts);
+    model->contexts = snapshot_make_room(reader, model->contexts, first, sizeof *model->contexts);
     for (uint32_t i = 0; i < reader->block.rows && !reader->wrong; i++)
         read_context(reader, first + i);
     model->context_count += reader->block.rows;
@@ -338,11 +241,12 @@ static void read_contexts(struct snapshot_reader *reader) {
 
 static void read_threads(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->threads = room(reader, model->threads, model->thread_count, sizeof *model->threads);
+    model->threads =
+        snapshot_make_room(reader, model->threads, model->thread_count, sizeof *model->threads);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_thread *thread = &model->threads[model->thread_count++];
         thread->tid = get_word(reader, THREADS_TID);
-        const char *name = get_text(reader, THREADS_NAME);
+        const char *name = snapshot_text(reader, THREADS_NAME);
         snprintf(thread->name, sizeof thread->name, "%s", name ? name : "");
     }
 }
@@ -351,8 +255,8 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
     struct unpack_block *block = &reader->block;
     struct model *model = reader->model;
     uint64_t further = unpack_number(block, VIEWS_CONTEXT);
-    view->thread = get_index(reader, VIEWS_THREAD, model->thread_count,
-                             "a thread view belongs to a thread that is not listed");
+    view->thread = snapshot_index(reader, VIEWS_THREAD, model->thread_count,
+                                  "a thread view belongs to a thread that is not listed");
     if (further >= model->context_count - reader->view_context) {
         reader->wrong = "a thread view belongs to a context that is not listed";
         return;
@@ -374,7 +278,8 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
 
 static void read_views(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->views = room(reader, model->views, model->view_count, sizeof *model->views);
+    model->views =
+        snapshot_make_room(reader, model->views, model->view_count, sizeof *model->views);
     for (uint32_t i = 0; i < reader->block.rows && !reader->wrong; i++)
         read_view(reader, &model->views[model->view_count++]);
 }
@@ -382,11 +287,12 @@ static void read_views(struct snapshot_reader *reader) {
 static void read_remotes(struct snapshot_reader *reader) {
     struct model *model = reader->model;
     const char *wrong = "remote frees belong to a thread that is not listed";
-    model->remotes = room(reader, model->remotes, model->remote_count, sizeof *model->remotes);
+    model->remotes =
+        snapshot_make_room(reader, model->remotes, model->remote_count, sizeof *model->remotes);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_remote *remote = &model->remotes[model->remote_count++];
-        remote->freed_by = get_index(reader, REMOTES_FREED_BY, model->thread_count, wrong);
-        remote->owner = get_index(reader, REMOTES_OWNER, model->thread_count, wrong);
+        remote->freed_by = snapshot_index(reader, REMOTES_FREED_BY, model->thread_count, wrong);
+        remote->owner = snapshot_index(reader, REMOTES_OWNER, model->thread_count, wrong);
         remote->frees = unpack_figure(&reader->block, REMOTES_FREES, 0);
     }
 }
@@ -416,11 +322,12 @@ static void get_elsewhere(struct unpack_block *block, struct wire_elsewhere *els
 
 static void read_marks(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->marks = room(reader, model->marks, model->mark_count, sizeof *model->marks);
+    model->marks =
+        snapshot_make_room(reader, model->marks, model->mark_count, sizeof *model->marks);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_mark *mark = &model->marks[model->mark_count++];
         *mark = (struct model_mark){0};
-        const char *name = get_text(reader, MARKS_NAME);
+        const char *name = snapshot_text(reader, MARKS_NAME);
         snprintf(mark->name, sizeof mark->name, "%s", name ? name : "");
         mark->uptime_s = get_double(reader, MARKS_UPTIME);
         mark->slept_s = get_double(reader, MARKS_SLEPT);
@@ -438,7 +345,8 @@ static void read_marks(struct snapshot_reader *reader) {
 static void read_mark_entries(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     const struct model *model = reader->model;
-    reader->entries = room(reader, reader->entries, reader->entry_count, sizeof *reader->entries);
+    reader->entries =
+        snapshot_make_room(reader, reader->entries, reader->entry_count, sizeof *reader->entries);
     for (uint32_t i = 0; i < block->rows; i++) {
         struct wire_mark_entry *entry = &reader->entries[reader->entry_count++];
         uint64_t context = reader->entry_context + unpack_signed(block, ENTRIES_CONTEXT);
@@ -467,8 +375,8 @@ static void read_page(struct snapshot_reader *reader, struct wire_page *page) {
     page->touched_bytes = unpack_number(block, PAGES_TOUCHED_BYTES);
     page->live_bytes = unpack_number(block, PAGES_LIVE_BYTES);
     page->resident_bytes = unpack_figure(block, PAGES_RESIDENT_BYTES, page->touched_bytes);
-    page->context = get_index_or_none(reader, PAGES_CONTEXT, reader->model->context_count,
-                                      "a page belongs to a context that is not listed");
+    page->context = snapshot_index_or_none(reader, PAGES_CONTEXT, reader->model->context_count,
+                                           "a page belongs to a context that is not listed");
     page->block_bytes = get_word(reader, PAGES_BLOCK_BYTES);
     page->live = get_word(reader, PAGES_LIVE);
     page->capacity = get_word(reader, PAGES_CAPACITY);
@@ -489,75 +397,39 @@ static void read_page(struct snapshot_reader *reader, struct wire_page *page) {
 
 static void read_pages(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->pages = room(reader, model->pages, model->page_count, sizeof *model->pages);
+    model->pages =
+        snapshot_make_room(reader, model->pages, model->page_count, sizeof *model->pages);
     for (uint32_t i = 0; i < reader->block.rows; i++)
         read_page(reader, &model->pages[model->page_count++]);
 }
 
 static void read_shares(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->shares = room(reader, model->shares, model->share_count, sizeof *model->shares);
+    model->shares =
+        snapshot_make_room(reader, model->shares, model->share_count, sizeof *model->shares);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         struct model_share *share = &model->shares[model->share_count++];
-        share->context = get_index(reader, SHARES_CONTEXT, model->context_count,
-                                   "a page belongs to a context that is not listed");
+        share->context = snapshot_index(reader, SHARES_CONTEXT, model->context_count,
+                                        "a page belongs to a context that is not listed");
         share->live = get_word(reader, SHARES_LIVE);
     }
 }
 
 static void read_notes(struct snapshot_reader *reader) {
     struct model *model = reader->model;
-    model->notes = room(reader, model->notes, model->note_count, sizeof *model->notes);
+    model->notes =
+        snapshot_make_room(reader, model->notes, model->note_count, sizeof *model->notes);
     for (uint32_t i = 0; i < reader->block.rows; i++) {
         model->notes[model->note_count++] =
             get_needed_text(reader, NOTES_TEXT, "a note has no text");
     }
 }
 
-/* Returns the model's frame for a row of the frames; NULL: no context has this frame. */
-static struct model_frame *made_frame(const struct snapshot_reader *reader, uint32_t index) {
-    return reader->frames[index].made[0];
-}
-
-/* Reads functions that ended in tail calls. The rows of a pair of frames are neighbours. */
-static void read_tails(struct snapshot_reader *reader) {
-    struct model_tails *tails = &reader->tails;
-    const char *wrong = "a tail call belongs to a frame that is not listed";
-    for (uint32_t i = 0; i < reader->block.rows; i++) {
-        uint32_t outer = get_index(reader, TAILS_OUTER, reader->frame_count, wrong);
-        uint32_t inner = get_index_or_none(reader, TAILS_INNER, reader->frame_count, wrong);
-        uint32_t at = get_index(reader, TAILS_FUNCTION, reader->frame_count, wrong);
-        if (reader->wrong)
-            return;
-        const struct snapshot_frame *from = &reader->frames[at];
-        const struct model_frame *caller = made_frame(reader, outer);
-        const struct model_frame *callee = inner != WIRE_NONE ? made_frame(reader, inner) : NULL;
-        if (!caller || (inner != WIRE_NONE && !callee) || from->module == WIRE_NONE ||
-            from->list == WIRE_NONE)
-            continue;
-        uint32_t number = callee ? callee->number : WIRE_NONE;
-        if (tails->count > 0 && (tails->outer != caller->number || tails->inner != number)) {
-            tails_add(reader->model, tails);
-            *tails = (struct model_tails){0};
-            reader->tail_room = 0;
-        }
-        tails->outer = caller->number;
-        tails->inner = number;
-        if (tails->count == reader->tail_room) { /* most pairs have one function */
-            reader->tail_room = 2 * reader->tail_room + 1;
-            tails->frames = cli_grow(tails->frames, reader->tail_room, sizeof *tails->frames);
-        }
-        tails->frames[tails->count++] = (struct model_frame){.address = from->address,
-                                                             .module = from->module,
-                                                             .kind = WIRE_KIND_PATH,
-                                                             .names = &reader->names[from->list]};
-    }
-}
-
 static void read_resizes(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     struct model *model = reader->model;
-    model->resizes = room(reader, model->resizes, model->resize_count, sizeof *model->resizes);
+    model->resizes =
+        snapshot_make_room(reader, model->resizes, model->resize_count, sizeof *model->resizes);
     for (uint32_t i = 0; i < block->rows; i++) {
         struct wire_resizes *resizes = &model->resizes[model->resize_count++];
         uint64_t context = reader->resizes_context + unpack_signed(block, RESIZES_CONTEXT);
@@ -578,14 +450,22 @@ static void read_resizes(struct snapshot_reader *reader) {
 /* --- all of it --------------------------------------------------------------------------- */
 
 static void (*const readers[SNAPSHOT_TABLES])(struct snapshot_reader *reader) = {
-    [SNAPSHOT_TEXTS] = read_texts,         [SNAPSHOT_PROCESS] = read_process,
-    [SNAPSHOT_FIGURES] = read_figures,     [SNAPSHOT_MODULES] = read_modules,
-    [SNAPSHOT_FUNCTIONS] = read_functions, [SNAPSHOT_FRAMES] = read_frames,
-    [SNAPSHOT_CONTEXTS] = read_contexts,   [SNAPSHOT_THREADS] = read_threads,
-    [SNAPSHOT_VIEWS] = read_views,         [SNAPSHOT_REMOTES] = read_remotes,
-    [SNAPSHOT_MARKS] = read_marks,         [SNAPSHOT_MARK_ENTRIES] = read_mark_entries,
-    [SNAPSHOT_PAGES] = read_pages,         [SNAPSHOT_SHARES] = read_shares,
-    [SNAPSHOT_NOTES] = read_notes,         [SNAPSHOT_TAILS] = read_tails,
+    [SNAPSHOT_TEXTS] = snapshot_read_texts,
+    [SNAPSHOT_PROCESS] = read_process,
+    [SNAPSHOT_FIGURES] = read_figures,
+    [SNAPSHOT_MODULES] = read_modules,
+    [SNAPSHOT_FUNCTIONS] = snapshot_read_functions,
+    [SNAPSHOT_FRAMES] = snapshot_read_frames,
+    [SNAPSHOT_CONTEXTS] = read_contexts,
+    [SNAPSHOT_THREADS] = read_threads,
+    [SNAPSHOT_VIEWS] = read_views,
+    [SNAPSHOT_REMOTES] = read_remotes,
+    [SNAPSHOT_MARKS] = read_marks,
+    [SNAPSHOT_MARK_ENTRIES] = read_mark_entries,
+    [SNAPSHOT_PAGES] = read_pages,
+    [SNAPSHOT_SHARES] = read_shares,
+    [SNAPSHOT_NOTES] = read_notes,
+    [SNAPSHOT_TAILS] = snapshot_read_tails,
     [SNAPSHOT_RESIZES] = read_resizes,
 };
 
@@ -596,7 +476,7 @@ static bool read_block(struct snapshot_reader *reader) {
     if (table < reader->table)
         return damaged(reader, "its tables are out of order");
     if (reader->table <= SNAPSHOT_FUNCTIONS && table > SNAPSHOT_FUNCTIONS)
-        make_names(reader);
+        snapshot_make_names(reader);
     reader->table = table;
     readers[table](reader);
     if (reader->block.bad || (!reader->wrong && !unpack_is_used_up(&reader->block)))
