@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Named contexts of the program: the functions that memctx.h calls (memctx/weak.h).
+ * Named contexts of the program: the functions that memctx.h calls (memctx/weak.h), except those
+ * that allocate and switch, which contexts_alloc.c has.
  *
  * A function that changes a context, or reads its figures, enters the thread's heap, as malloc
  * does. The program's callbacks run outside the allocator, because they may allocate.
  */
-#include "api/fast.h"
+#include "api/contexts.h"
 #include "context/tree.h"
-#include "named/named.h"
 
-#include <errno.h>
-
-/* Enters the thread's own heap. Returns NULL in three cases: this is a signal handler that
- * interrupted the allocator; the thread is ending; there is no memory for a heap of this thread. */
-static struct heap *enter(void) {
-    struct heap *heap = thread_enter();
-    if (LIKELY(heap != NULL))
-        return heap;
+NOINLINE struct heap *context_enter_own(void) {
+    struct heap *heap;
     enum thread_access access = thread_enter_own(&heap);
     if (access == THREAD_OWN)
         return heap;
@@ -24,9 +18,9 @@ static struct heap *enter(void) {
     return NULL;
 }
 
-/* Like `enter`, but ends the program in the cases in which `enter` returns NULL. */
+/* Like context_enter, but ends the program in the cases in which it returns NULL. */
 static struct heap *must_enter(memctx_t context, const char *what) {
-    struct heap *heap = enter();
+    struct heap *heap = context_enter();
     if (!heap)
         named_misused(what, context,
                       "is used in a signal handler, or by a thread that is ending; neither may "
@@ -35,10 +29,7 @@ static struct heap *must_enter(memctx_t context, const char *what) {
     return heap;
 }
 
-/* Enters the allocator and returns the context. Ends the program when the context was deleted or
- * belongs to another thread. A member of a crowd (named/named.h) first grows into a context of its
- * own; if memory for the growth is short, leaves the allocator and returns NULL. */
-static struct named *enter_mine(struct heap **heap, memctx_t context, const char *what) {
+struct named *context_enter_mine(struct heap **heap, memctx_t context, const char *what) {
     *heap = must_enter(context, what);
     struct named *named = named_mine(*heap, context, what);
     if (UNLIKELY(!named))
@@ -88,7 +79,7 @@ static bool limit_is_known(const struct memctx_limit *limit, size_t bytes) {
 
 static memctx_t create(memctx_t parent, const char *name, enum memctx_policy policy,
                        const struct memctx_options *with) {
-    struct heap *heap = enter();
+    struct heap *heap = context_enter();
     if (!heap)
         return NULL;
     memctx_t made = named_create(heap, parent, name, policy, with ? with->flags : 0, !with);
@@ -157,7 +148,7 @@ static void free_all(memctx_t context, const char *what) {
     if (free_of_member(context, what, false, false))
         return;
     struct heap *heap;
-    struct named *named = enter_mine(&heap, context, what);
+    struct named *named = context_enter_mine(&heap, context, what);
     if (!named) {
         free_of_member(context, what, false, true);
         return;
@@ -218,7 +209,7 @@ static void end(memctx_t context, const char *what) {
     if (free_of_member(context, what, true, false))
         return;
     free_all(context, what);
-    struct named *named = enter_mine(&heap, context, what);
+    struct named *named = context_enter_mine(&heap, context, what);
     if (!named) {
         free_of_member(context, what, true, true);
         return;
@@ -284,125 +275,6 @@ EXPORT void memctx_do_reset_children(memctx_t context) {
     }
 }
 
-static memctx_t handle_of(const struct view *view) {
-    return view ? named_handle((uint32_t)tree_node(view->context)->address) : NULL;
-}
-
-EXPORT memctx_t memctx_do_switch(memctx_t context) {
-    struct heap *heap = enter();
-    if (!heap)
-        return NULL;
-    memctx_t before = handle_of(context_switched(heap));
-    const struct named *to = context ? named_mine(heap, context, "memctx_switch") : NULL;
-    if (LIKELY(to || !context)) /* if memory is short, the current context stays */
-        context_switch(heap, to ? to->view : NULL);
-    thread_leave(heap);
-    return before;
-}
-
-EXPORT memctx_t memctx_do_current(void) {
-    struct heap *heap = enter();
-    if (!heap)
-        return NULL;
-    memctx_t current = handle_of(context_switched(heap));
-    thread_leave(heap);
-    return current;
-}
-
-/* Allocates in a context with the policy simple. */
-NOINLINE static void *allocate_listed(struct heap *heap, struct view *view, size_t size,
-                                      enum allocate_how how, uintptr_t frame) {
-    bool fresh = false;
-    void *chunk = region_alloc_listed(heap, view, size, &fresh);
-    return chunk ? allocate_done(heap, view, size, how, frame, chunk, fresh)
-                 : allocate_page_used_up(heap, view, size, how, frame);
-}
-
-/* Allocates in a context of this thread that is no member of a crowd. Each case that this function
- * does not serve itself ends in a tail call, so that the common cases save no callee-saved
- * register. */
-INLINE void *allocate_by_policy(struct heap *heap, const struct named *named, size_t size,
-                                enum allocate_how how, uintptr_t frame) {
-    struct view *view = named->view;
-    /* Generation and bump: the chunk comes directly behind the last one. */
-    if (named->policy >= MEMCTX_GENERATION && size <= SMALL_MAX && view->bins == view->region &&
-        UNLIKELY(view->bins->recipe & RECIPE_SERIAL)) {
-        bool fresh = false;
-        void *chunk = serial_alloc_like_last(view, size, &fresh);
-        return LIKELY(chunk != NULL) ? allocate_done(heap, view, size, how, frame, chunk, fresh)
-                                     : allocate_page_used_up(heap, view, size, how, frame);
-    }
-    if (UNLIKELY(options.check) || UNLIKELY(size > SMALL_MAX))
-        return allocate_entered(heap, view, size, 1, how, frame);
-    if (named->policy == MEMCTX_SIMPLE)
-        return allocate_listed(heap, view, size, how, frame);
-    if (UNLIKELY(size > NARROW_MAX))
-        return allocate_wide_block(heap, view, size, how, frame);
-    return allocate_narrow(heap, view, size, how, frame);
-}
-
-/* Slow path of memctx_alloc and memctx_zalloc. Either the thread has not entered (`heap` is NULL),
- * or the handle names no ordinary context of this thread. It then names a member of a crowd, a
- * former member or another thread's context, or is invalid. */
-NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context, size_t size,
-                                            enum allocate_how how, uintptr_t frame) {
-    if (!heap && !(heap = enter()))
-        return allocate_not_entered(size, how, frame);
-    bool fresh = false;
-    const char *what = how == ALLOCATE_ZEROED ? "memctx_zalloc" : "memctx_alloc";
-    const struct named *crowd = named_my_crowd(heap, context, what), *named;
-    uint32_t number = named_place(context) & ~NAMED_MEMBER;
-    void *chunk = crowd ? named_alloc_in_member(heap, crowd->view, number, size, &fresh) : NULL;
-    if (chunk)
-        return allocate_done(heap, crowd->view, size, how, frame, chunk, fresh);
-    if ((named = named_mine(heap, context, what)))
-        return allocate_by_policy(heap, named, size, how, frame);
-    thread_leave(heap);
-    errno = ENOMEM;
-    return NULL;
-}
-
-INLINE void *allocate_in_context(memctx_t context, size_t size, enum allocate_how how,
-                                 uintptr_t frame) {
-    struct heap *heap = thread_enter();
-    const struct named *named = LIKELY(heap != NULL) ? named_find_placed(context) : NULL;
-    if (UNLIKELY(!named) || UNLIKELY(named->heap != heap))
-        return allocate_other_handle(heap, context, size, how, frame);
-    return allocate_by_policy(heap, named, size, how, frame);
-}
-
-EXPORT void *memctx_do_alloc(memctx_t context, size_t size) {
-    return allocate_in_context(context, size, ALLOCATE_PLAIN, FRAME);
-}
-
-EXPORT void *memctx_do_zalloc(memctx_t context, size_t size) {
-    return allocate_in_context(context, size, ALLOCATE_ZEROED, FRAME);
-}
-
-EXPORT void *memctx_do_alloc_aligned(memctx_t context, size_t alignment, size_t size) {
-    if (!is_power_of_two(alignment) || size > REGION_SIZE_MAX) {
-        errno = is_power_of_two(alignment) ? ENOMEM : EINVAL;
-        return NULL;
-    }
-    if (alignment <= 16)
-        return allocate_in_context(context, size, ALLOCATE_PLAIN, FRAME);
-    struct heap *heap;
-    const struct named *named = enter_mine(&heap, context, "memctx_alloc_aligned");
-    if (named)
-        return allocate_entered(heap, named->view, size, alignment, ALLOCATE_PLAIN, FRAME);
-    errno = ENOMEM;
-    return NULL;
-}
-
-EXPORT memctx_t memctx_do_owner(const void *chunk) {
-    struct heap *heap = enter();
-    if (!heap)
-        return NULL;
-    memctx_t owner = named_owner(heap, chunk);
-    thread_leave(heap);
-    return owner;
-}
-
 /* Calls `move`, which is named_give or named_take, for one context. A member of a crowd grows
  * first, except when this thread takes a member that it owns already. Returns false if memory is
  * short. */
@@ -413,13 +285,13 @@ static bool move_one(memctx_t context, const char *what,
     if (move == named_give) {
         if (named && named_is_nobodys(named)) /* an earlier memctx_give has given this context */
             return true;
-        named = enter_mine(&heap, context, what);
+        named = context_enter_mine(&heap, context, what);
         if (!named)
             return false;
         if (context_switched(heap) == named->view)
             named_misused(what, context,
                           "is the current context of its thread; call memctx_switch first");
-    } else if (!(heap = enter())) {
+    } else if (!(heap = context_enter())) {
         return false;
     } else if (!named) {
         const struct named *crowd = named_crowd_of(context);
@@ -463,7 +335,7 @@ static uint32_t place_of(const struct named *named) {
 EXPORT void memctx_do_set_parent(memctx_t context, memctx_t parent) {
     static const char what[] = "memctx_set_parent";
     struct heap *heap;
-    const struct named *named = enter_mine(&heap, context, what);
+    const struct named *named = context_enter_mine(&heap, context, what);
     if (!named)
         return;
     const struct named *above = parent ? named_mine(heap, parent, what) : NULL;
@@ -500,7 +372,7 @@ EXPORT const char *memctx_do_identifier(memctx_t context) {
  * NULL: memory for the growth is short. */
 static struct named *mine(memctx_t context, const char *what) {
     struct heap *heap;
-    struct named *named = enter_mine(&heap, context, what);
+    struct named *named = context_enter_mine(&heap, context, what);
     if (named)
         thread_leave(heap);
     return named;
@@ -530,7 +402,7 @@ EXPORT int memctx_do_set_limit_sized(memctx_t context, const struct memctx_limit
     struct heap *heap;
     if (!limit_is_known(limit, limit_bytes))
         return -1;
-    struct named *named = enter_mine(&heap, context, "memctx_set_limit");
+    struct named *named = context_enter_mine(&heap, context, "memctx_set_limit");
     if (!named)
         return -1;
     bool set = region_limit(heap, named->view, limit ? limit->bytes : 0);
@@ -549,7 +421,7 @@ EXPORT int memctx_do_set_limit(memctx_t context, const struct memctx_limit *limi
 static struct memctx_stats stats_of(memctx_t context) {
     struct memctx_stats stats = {0};
     struct heap *heap;
-    struct named *named = enter_mine(&heap, context, "memctx_get_stats");
+    struct named *named = context_enter_mine(&heap, context, "memctx_get_stats");
     if (!named)
         return stats;
     const struct view *view = named->view;
@@ -606,7 +478,7 @@ EXPORT int memctx_do_walk(memctx_t context,
 
 EXPORT const char *memctx_do_check(memctx_t context) {
     struct heap *heap;
-    struct named *named = enter_mine(&heap, context, "memctx_check");
+    struct named *named = context_enter_mine(&heap, context, "memctx_check");
     if (!named)
         return NULL;
     const char *wrong = region_named_check(heap, named->view);

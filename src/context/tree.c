@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The tree of contexts; see tree.h. */
-#include "context/tree.h"
+#include "context/tree_ids.h"
 #include "os/meta.h"
 #include "region/heap.h"
 
@@ -44,20 +44,6 @@ struct tree_node tree_fixed_nodes[TREE_FIXED_COUNT] START_PAGE = {
  * TREE_UNKNOWN. */
 #define TOMBSTONE ((uint32_t)TREE_UNKNOWN)
 
-/* For the nodes of a block, a bit for each id that waits for a new node: in `idle` if the node's
- * memory is still there, in `discarded` if it was given back. The budget counts the struct when the
- * block is made, because a sweep that makes room must not be refused memory. */
-#define GONE_WORDS (TREE_NODES_PER_BLOCK / 64)
-struct gone {
-    struct gone_ids {
-        uint64_t words[GONE_WORDS]; /* the words of `discarded` are atomic */
-        uint64_t used;              /* a bit for each word that is not 0 */
-    } idle, discarded;
-};
-_Static_assert(GONE_WORDS == 64, "`used` has a bit for each word");
-static struct gone *gone[TREE_BLOCKS]; /* atomic; NULL: no id of the block ever waited */
-/* atomic: number of ids that wait for a new node; number of nodes that got such an id */
-static uint32_t waiting_ids, reused;
 /* tombstones in the table, counted in table_count, too; under tree_lock */
 static uint64_t tombstones;
 
@@ -66,30 +52,15 @@ uint32_t tree_count(void) {
 }
 
 uint32_t tree_nodes(void) {
-    return load_relaxed(&tree.count) - load_relaxed(&waiting_ids);
+    return load_relaxed(&tree.count) - load_relaxed(&tree_ids_waiting);
 }
 
 bool tree_ids_are_past(unsigned parts) {
     return tree_nodes() > TREE_IDS / TABLES_PARTS * parts;
 }
 
-/* The loads are plain. A thread that reads an old bit only maps a page of zeros, or takes a node
- * that is just being made for a removed one. */
-bool tree_is_gone(uint32_t id) {
-    const struct gone *block = load_plain(&gone[id / TREE_NODES_PER_BLOCK]);
-    const uint64_t *word = block ? &block->discarded.words[id % TREE_NODES_PER_BLOCK / 64] : NULL;
-    if (word && load_plain(word) >> id % 64 & 1)
-        return true;
-    const struct tree_node *node = tree_node(id);
-    return !node->address && !node->module;
-}
-
 bool tree_is_id(uint64_t id) {
     return id < tree_count() && !tree_is_gone((uint32_t)id);
-}
-
-uint32_t tree_reused(void) {
-    return load_relaxed(&reused);
 }
 
 uint32_t tree_made(void) {
@@ -336,28 +307,9 @@ bool tree_link(uint32_t id) {
     return true;
 }
 
-static struct gone *gone_block(uint32_t block) {
-    if (!gone[block]) {
-        struct gone *made = meta_alloc(sizeof *made);
-        if (made)
-            store_release(&gone[block], made);
-    }
-    return gone[block];
-}
-
-/* Lets an id wait for a new node. `idle`: the node's memory is still there. */
-static void give_gone(uint32_t id, bool idle) {
-    struct gone *block = gone[id / TREE_NODES_PER_BLOCK];
-    struct gone_ids *ids = idle ? &block->idle : &block->discarded;
-    uint32_t at = id % TREE_NODES_PER_BLOCK / 64;
-    ids->words[at] |= 1UL << id % 64;
-    ids->used |= 1UL << at;
-    store_owner(&waiting_ids, waiting_ids + 1);
-}
-
 /* If there is no memory to note the id, the id is never used again. */
 void tree_remove(uint32_t id) {
-    struct gone *block = gone_block(id / TREE_NODES_PER_BLOCK);
+    bool may_wait = tree_ids_make_room(id);
     if (tree_node(id)->module == MODULE_OTHERS)
         replace_entry(id, TOMBSTONE);
     *tree_node(id) = (struct tree_node){0};
@@ -365,87 +317,10 @@ void tree_remove(uint32_t id) {
     uint32_t *leaf = load_relaxed(&loops[id / LOOPS_PER_LEAF]);
     if (leaf)
         store_owner(&leaf[id % LOOPS_PER_LEAF], 0);
-    if (!block)
+    if (!may_wait)
         return;
-    give_gone(id, true);
+    tree_ids_give(id, true);
     tables_add_idle(TREE_NODE_COUNTED);
-}
-
-#define WORDS_PER_PAGE (OS_PAGE_BYTES / sizeof(struct tree_node) / 64)
-
-/* Gives an OS page of nodes to the kernel, if the ids of all its nodes wait. `first`: its first
- * node, whose bit is in word `at`. Returns how many of the nodes still had their memory. 0: nothing
- * changed. */
-static int64_t discard_page(struct tree_node *first, struct gone *block, uint32_t at) {
-    const uint64_t *idle = &block->idle.words[at], *discarded = &block->discarded.words[at];
-    int64_t count = 0;
-    for (uint32_t i = 0; i < WORDS_PER_PAGE; i++) {
-        if (~(idle[i] | discarded[i]))
-            return 0;
-        count += __builtin_popcountl(idle[i]);
-    }
-    if (!count || (uintptr_t)first % OS_PAGE_BYTES)
-        return 0;
-    os_discard(first, OS_PAGE_BYTES);
-    for (uint32_t i = at; i < at + WORDS_PER_PAGE; i++) {
-        block->idle.words[i] = 0;
-        block->idle.used &= ~(1UL << i);
-        store_release(&block->discarded.words[i], ~0UL);
-        block->discarded.used |= 1UL << i;
-    }
-    return count;
-}
-
-void tree_discard(void) {
-    for (uint32_t i = 0; i < TREE_BLOCKS && tree_blocks[i]; i++)
-        for (uint32_t at = 0; gone[i] && at < GONE_WORDS; at += WORDS_PER_PAGE)
-            tables_add_idle(-TREE_NODE_COUNTED *
-                            discard_page(&tree_blocks[i][at * 64UL], gone[i], at));
-}
-
-/* Takes and returns the lowest id that waits for a new node and is greater than the parent's.
- * `idle`: only ids whose memory is still there; otherwise only ids whose memory was discarded. 0:
- * there is none. */
-static uint32_t take_first(uint32_t parent, bool idle) {
-    uint32_t end = (tree.count - 1) / TREE_NODES_PER_BLOCK, first = parent + 1;
-    uint64_t above = ~0UL << first % 64; /* the ids above the parent's in its word */
-    uint32_t from = first % TREE_NODES_PER_BLOCK / 64;
-    for (uint32_t i = first / TREE_NODES_PER_BLOCK; i <= end; i++, from = 0, above = ~0UL) {
-        struct gone_ids *ids = !gone[i] ? NULL : idle ? &gone[i]->idle : &gone[i]->discarded;
-        uint64_t used = ids ? ids->used & ~0UL << from : 0;
-        if (used & 1UL << from && !(ids->words[from] & above))
-            used &= ~(1UL << from);
-        if (!used)
-            continue;
-        uint32_t at = (uint32_t)__builtin_ctzl(used);
-        uint64_t *word = &ids->words[at];
-        uint32_t bit = (uint32_t)__builtin_ctzl(at == from ? *word & above : *word);
-        store_release(word, *word & ~(1UL << bit));
-        if (!*word)
-            ids->used &= ~(1UL << at);
-        store_owner(&waiting_ids, waiting_ids - 1);
-        return i * TREE_NODES_PER_BLOCK + at * 64 + bit;
-    }
-    return 0;
-}
-
-/* Takes an id that waits for a new node and is greater than the parent's. Takes the node's bytes
- * from the budget. Ids whose memory is still there come first, because the budget may have no room
- * for a discarded one. 0: no such id waits, the share is used up, or a reader of the tree
- * (tree_read_until_ns) may know the id as another node's. */
-static uint32_t take_gone(uint32_t parent, enum tables_share share) {
-    if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns())
-        return 0;
-    uint32_t id = take_first(parent, true);
-    bool idle = id;
-    if (!idle && !(id = take_first(parent, false)))
-        return 0;
-    if (idle && share == TABLES_UNCOUNTED)
-        tables_add_idle(-TREE_NODE_COUNTED);
-    if ((idle ? tables_reuse : tables_take)(TREE_NODE_COUNTED, share))
-        return id;
-    give_gone(id, idle);
-    return 0;
 }
 
 /* Finds a node among those that are not linked yet, and then links all of them. In a forked child
@@ -481,11 +356,11 @@ static uint32_t new_id(enum tables_share share) {
         return 0;
     struct tree_node **block = &tree_blocks[id / TREE_NODES_PER_BLOCK];
     if (!*block) {
-        if (!tables_take(sizeof(struct gone), share))
+        if (!tables_take(TREE_IDS_BYTES, share))
             return 0;
         struct tree_node *fresh = meta_alloc(TREE_NODES_PER_BLOCK * sizeof **block);
         if (!fresh) {
-            tables_add(share == TABLES_UNCOUNTED ? 0 : -(int64_t)sizeof(struct gone));
+            tables_add(share == TABLES_UNCOUNTED ? 0 : -(int64_t)TREE_IDS_BYTES);
             return 0;
         }
         store_release(block, fresh);
@@ -502,7 +377,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
     uint32_t id = frame.module == MODULE_OTHERS ? put_others_back(parent, frame) : 0;
     if (id)
         return id;
-    id = take_gone(parent, share);
+    id = tree_ids_take(parent, share);
     bool again = id;
     if (!again && *paid)
         *paid -= TREE_NODE_COUNTED;
@@ -517,7 +392,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
     if (!again)
         store_release(&tree.count, id + 1);
     if (again)
-        store_owner(&reused, reused + 1);
+        store_owner(&tree_ids_reused, tree_ids_reused + 1);
     if (UNLIKELY(tree_watch != NULL)) /* before other threads find the node */
         tree_watch(id);
     if (again && !link_node(id, share)) {
@@ -576,7 +451,7 @@ NOINLINE unsigned tree_chain(uint32_t parent, const struct tree_frame *frames, u
     unsigned made = 0;
     lock_take(&tree_lock);
     int64_t paid = count * TREE_NODE_COUNTED;
-    if (waiting_ids || count == 1 || !tables_take(paid, share))
+    if (tree_ids_waiting || count == 1 || !tables_take(paid, share))
         paid = 0; /* `create` takes the bytes for each node */
     for (; made < count; parent = ids[made++])
         if (!(ids[made] = find_or_create(parent, frames[made], share, &paid)))

@@ -6,11 +6,9 @@
 #include "region/aset.h"
 #include "region/page_kinds.h"
 #include "region/region.h"
+#include "region/serial_pages.h"
 #include "region/terms.h"
 
-/* Larger chunks come from large pages (64 KiB): they would leave too many bytes at the end of a
- * small page (16 KiB). */
-#define SMALL_PAGE_MAX 1024U
 #define SLACK_MAX ((1U << SERIAL_SLACK_BITS) - 1)
 _Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / SERIAL_UNIT <= 1U << SERIAL_FIRST_BITS,
                "offsets fit");
@@ -32,33 +30,21 @@ static enum serial_record kind_of(uint32_t record) {
 
 /* --- the table of chunks that are not alive --------------------------------------------------- */
 
-/* Returns the number of words that hold one bit for each unit of the page. page->gone has twice as
- * many words: first the bits of chunks that the owner freed or collected, then the bits of chunks
- * that other threads freed. */
-static size_t words_of(const struct page *page) {
-    return page->slices * (SLICE_BYTES / SERIAL_UNIT / 64);
-}
-
-/* Returns the bytes of the table page->gone. */
-static size_t gone_bytes(const struct page *page) {
-    return 2 * words_of(page) * sizeof(uint64_t);
-}
-
 INLINE enum serial_state state_of(const struct page *page, uint32_t unit) {
     const uint64_t *gone = load_acquire(&page->gone);
     if (!gone)
         return SERIAL_LIVE;
     if (load_relaxed(&gone[unit / 64]) >> unit % 64 & 1)
         return SERIAL_DEAD;
-    return load_relaxed(&gone[words_of(page) + unit / 64]) >> unit % 64 & 1 ? SERIAL_FREED
-                                                                            : SERIAL_LIVE;
+    return load_relaxed(&gone[serial_gone_words(page) + unit / 64]) >> unit % 64 & 1 ? SERIAL_FREED
+                                                                                     : SERIAL_LIVE;
 }
 
 /* Slow path of gone_of: makes the table page->gone, unless another thread has just made it. */
 NOINLINE static uint64_t *make_gone(struct page *page) {
-    uint64_t *gone = meta_alloc(gone_bytes(page)), *there = NULL;
+    uint64_t *gone = meta_alloc(serial_gone_bytes(page)), *there = NULL;
     if (gone && !cas_acq_rel(&page->gone, &there, gone)) {
-        meta_free(gone, gone_bytes(page));
+        meta_free(gone, serial_gone_bytes(page));
         return there;
     }
     return gone;
@@ -187,132 +173,6 @@ static uint32_t requested_of(const struct position *position) {
     return bytes_of(position) - position->run.slack;
 }
 
-/* --- pages ---------------------------------------------------------------------------------- */
-
-static struct region *region_for(const struct page *page) {
-    return region_of(page->view->region);
-}
-
-/* Counts `bytes` more bytes of the page that hold no live chunk: they are waste (heap.own_free).
- * Negative: so many fewer bytes. */
-static void add_dead(struct heap *heap, struct page *page, int64_t bytes) {
-    page->dead_bytes += (uint32_t)bytes;
-    store_owner(&heap->own_free, heap->own_free + bytes);
-}
-
-/* Brings the page into the state of a new page. No chunk in it is alive. */
-static void rewind_page(struct heap *heap, struct page *page) {
-    add_dead(heap, page, -(int64_t)page->dead_bytes);
-    page->fresh = 0;
-    page->found = 0;
-    if (load_relaxed(&page->meta_shift) & META_PUNCHED) {
-        and_release(&page->meta_shift, (uint8_t)~META_PUNCHED);
-        store_owner(&page->punched, 0);
-    }
-    store_release(&page->run, 0);
-    store_release(&page->next_block, segment_span_start(page));
-    if (page->gone)
-        __builtin_memset(page->gone, 0, gone_bytes(page));
-}
-
-/* Takes the page out of its region's list and gives it back. */
-static void give_back(struct page **list, struct page *page) {
-    uint64_t *gone = page->gone;
-    region_unlist(list, page);
-    store_release(&page->gone, NULL);
-    meta_free(gone, gone_bytes(page));
-    segment_span_free(page);
-}
-
-static void destroy(struct heap *heap, struct region *region, struct page *page) {
-    add_dead(heap, page, -(int64_t)page->dead_bytes);
-    give_back(&region->pages, page);
-}
-
-/* Called when the last live chunk of the page was freed. */
-static void got_empty(struct heap *heap, struct page *page) {
-    struct region *region = region_for(page);
-    if (page == region->serial) {
-        rewind_page(heap, page);
-    } else if (region->bins.recipe & RECIPE_SPARE && !region->spare) {
-        rewind_page(heap, page);
-        region->spare = page;
-    } else {
-        destroy(heap, region, page);
-    }
-}
-
-static void reset(struct heap *heap, struct region *region, struct page *page, uint32_t *kept) {
-    (void)kept;
-    store_owner(&page->used, 0);
-    if (page == region->serial)
-        rewind_page(heap, page);
-    else if (page != region->spare)
-        destroy(heap, region, page);
-}
-
-void serial_put_aside(struct heap *heap, struct region *region) {
-    struct page *page = region->serial;
-    region->serial = NULL;
-    if (!page)
-        return;
-    store_owner(&page->filled, load_relaxed(&segment_clock));
-    flag_set(page, PAGE_FULL);
-    if (!page->used)
-        got_empty(heap, page);
-}
-
-void serial_release_empty(struct region *region) {
-    struct page *page = region->serial;
-    if (page && !page->used) {
-        region->serial = NULL;
-        give_back(&region->pages, page);
-    }
-    if (region->spare) {
-        give_back(&region->pages, region->spare);
-        region->spare = NULL;
-    }
-}
-
-static struct page *create(struct heap *heap, struct view *view, uint32_t slices) {
-    struct region *region = region_of(view->region);
-    struct page *page = segment_span_alloc_grouped(slices, 64, &region->bins.next_page);
-    if (!page)
-        return NULL;
-    page->block_bytes = SERIAL_UNIT;
-    page->granule_mask = (uint16_t)(slices * SLICE_BYTES - 1);
-    page->granule_capacity = 1;
-    page->capacity = slices * SLICE_BYTES / SERIAL_UNIT;
-    page->meta_shift = META_ALIGNED; /* the common free leaves this page to page_kinds.h */
-    page->next_block = segment_span_start(page);
-    page->view = view;
-    page->heap = heap;
-    region_list(&region->pages, page);
-    store_release(&page->kind, PAGE_SERIAL);
-    return page;
-}
-
-static struct page *next_page(struct heap *heap, struct view *view, size_t bytes) {
-    struct region *region = region_of(view->region);
-    bool large = bytes > SMALL_PAGE_MAX || view_live_bytes(view) >= SERIAL_LARGE_BYTES;
-    uint32_t slices = large ? WIDE_PAGE_SLICES : 1;
-    if (UNLIKELY(region->bins.slices)) /* terms set the size: small chunks fit into any page */
-        slices = region->bins.slices;
-    serial_put_aside(heap, region);
-    heap_collect_if_any(heap);
-    heap_publish_waste(heap);
-    struct page *page = region->spare;
-    if (page && page->slices >= slices) {
-        region->spare = NULL;
-        flag_clear(page, PAGE_FULL);
-        store_owner(&page->born, load_relaxed(&segment_clock));
-    } else {
-        page = create(heap, view, slices);
-    }
-    region->serial = page;
-    return page;
-}
-
 /* --- chunks ---------------------------------------------------------------------------------- */
 
 static uint32_t bytes_for(size_t size) {
@@ -360,7 +220,7 @@ static void *alloc_in(struct heap *heap, struct page *page, struct view *view, s
     if (UNLIKELY(!chunk))
         return NULL;
     if (UNLIKELY(first != end))
-        add_dead(heap, page, (int64_t)(first - end) * SERIAL_UNIT);
+        serial_add_dead(heap, page, (int64_t)(first - end) * SERIAL_UNIT);
     add_owner(&page->used, 1);
     *fresh = page->fresh;
     view_account_alloc(view, size);
@@ -377,13 +237,13 @@ void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t ali
     void *chunk = alloc_in(heap, region_of(view->region)->serial, view, size, alignment, fresh);
     if (chunk)
         return chunk;
-    struct page *page = next_page(heap, view, bytes_for(size) + alignment);
+    struct page *page = serial_next_page(heap, view, bytes_for(size) + alignment);
     return alloc_in(heap, page, view, size, alignment, fresh);
 }
 
 /* Counts a chunk of `bytes` bytes as not alive any more. */
 static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {
-    add_dead(heap, page, bytes);
+    serial_add_dead(heap, page, bytes);
     store_owner(&page->used, (uint16_t)(page->used - 1));
 }
 
@@ -407,7 +267,7 @@ static void free_chunk(struct heap *heap, struct page *page, void *chunk) {
     if (blocks_are_watched(page))
         segment_watch(chunk);
     if (UNLIKELY(!page->used))
-        got_empty(heap, page);
+        serial_page_got_empty(heap, page);
 }
 
 static bool release(struct heap *heap, struct page *page, void *chunk, struct freed *freed) {
@@ -416,7 +276,7 @@ static bool release(struct heap *heap, struct page *page, void *chunk, struct fr
     uint64_t *gone = gone_of(page), bit = 1UL << position.unit % 64;
     if (UNLIKELY(!gone))
         return false;
-    if (UNLIKELY(or_release(&gone[words_of(page) + position.unit / 64], bit) & bit))
+    if (UNLIKELY(or_release(&gone[serial_gone_words(page) + position.unit / 64], bit) & bit))
         region_report(MISUSE_DOUBLE_FREE, page, chunk);
     serial_zero(page, chunk, bytes_of(&position));
     *freed =
@@ -444,16 +304,16 @@ static void collect(struct heap *heap, struct page *page, void *chain, void *las
         chain = next;
     }
     if (!page->used)
-        got_empty(heap, page);
+        serial_page_got_empty(heap, page);
 }
 
 static void free_parked(struct heap *owner, struct page *page, void *chunk) {
-    struct region *region = region_for(page);
+    struct region *region = serial_region(page);
     settle_freed(owner, page, chunk);
     if (blocks_are_watched(page))
         segment_watch(chunk);
     if (!page->used)
-        got_empty(owner, page);
+        serial_page_got_empty(owner, page);
     serial_release_empty(region); /* a parked heap allocates nothing, so it keeps no empty page */
 }
 
@@ -471,7 +331,7 @@ static bool resize_here(struct page *page, void *chunk, size_t size, size_t *had
     char *end = (char *)chunk + old;
     if (size > SMALL_MAX)
         return false;
-    if (end == page->next_block && page == region_for(page)->serial) { /* the last chunk */
+    if (end == page->next_block && page == serial_region(page)->serial) { /* the last chunk */
         if (!append(page, run_without(page->run, &position), position.unit, bytes / SERIAL_UNIT,
                     bytes - (uint32_t)size))
             return false;
@@ -557,47 +417,6 @@ size_t serial_touched(const struct page *page, const char *start) {
     return all > punched ? all - punched : 0;
 }
 
-/* --- OS pages without live chunks ------------------------------------------------------------- */
-
-/* Returns a bit for each OS page that `bytes` bytes from `offset` on touch. */
-static uint64_t os_pages_of(size_t offset, size_t bytes) {
-    size_t first = offset / OS_PAGE_BYTES, last = (offset + bytes - 1) / OS_PAGE_BYTES;
-    return ((2UL << ((last - first) & 63)) - 1) << first;
-}
-
-/* Gives back the OS pages before next_block that hold only dead chunks. Returns their bytes. */
-static size_t punch(struct heap *heap, struct page *page) {
-    char *start = segment_span_start(page);
-    size_t count =
-        (size_t)(page->next_block - start) / OS_PAGE_BYTES; /* whole OS pages before next_block */
-    size_t records = serial_record_bytes(page);
-    uint64_t used = records ? os_pages_of(page->slices * SLICE_BYTES - records, records) : 0;
-    struct serial_chunk chunk;
-    for (struct serial_walk walk = serial_walk(page); serial_next(page, start, &walk, &chunk);)
-        if (chunk.state != SERIAL_DEAD)
-            used |= os_pages_of(chunk.offset, chunk.bytes);
-    uint64_t empty = ~used & ~blocks_punched(page) & ((1UL << count) - 1);
-    if (!empty)
-        return 0;
-    size_t bytes = (size_t)__builtin_popcountl(empty) * OS_PAGE_BYTES;
-    add_dead(heap, page, -(int64_t)bytes); /* memory that was given back is no waste */
-    store_owner(&page->punched, blocks_punched(page) | empty);
-    blocks_mark(page, META_PUNCHED);
-    segment_keep_gaps(page);
-    for (size_t i = 0; i < count; i++)
-        if (empty >> i & 1)
-            os_discard(start + i * OS_PAGE_BYTES, OS_PAGE_BYTES);
-    return bytes;
-}
-
-size_t serial_punch(struct region *region) {
-    size_t bytes = 0;
-    for (struct page *page = region->pages; page; page = page->next)
-        if (page->kind == PAGE_SERIAL && page != region->serial && page->used)
-            bytes += punch(page->heap, page);
-    return bytes;
-}
-
 const struct page_kind page_kind_serial = {
     .free_own = free_chunk,
     .free_foreign = region_free_by_other_thread,
@@ -610,7 +429,7 @@ const struct page_kind page_kind_serial = {
     .requested = requested,
     .describe = describe,
     .each_used = each_used,
-    .reset = reset,
+    .reset = serial_reset,
     .waste = waste,
     .list_holds = list_holds,
 };

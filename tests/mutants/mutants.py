@@ -5,6 +5,7 @@ MALLOC = "src/api/malloc.c"
 REALLOC = "src/api/realloc.c"
 HUGE_CACHE = "src/segment/huge_cache.c"
 TREE = "src/context/tree.c"
+IDS = "src/context/tree_ids.c"
 V8 = "src/path/v8.c"
 
 MUTANTS = {
@@ -439,7 +440,7 @@ MUTANTS = {
     "nodes-need-memory": (
         "src/context/tree.c", "        if (!fresh) {\n"
                               "            tables_add(share == TABLES_UNCOUNTED ? 0 : "
-                              "-(int64_t)sizeof(struct gone));\n            return 0;\n        }\n"
+                              "-(int64_t)TREE_IDS_BYTES);\n            return 0;\n        }\n"
                               "        store_release(block, fresh);",
         "        store_release(block, fresh);",
         ["invariant-3-tracking-without-memory"]),
@@ -726,7 +727,8 @@ MUTANTS = {
         "closing = last.count < 2 ? last.count : 1;",
         ["named:model"]),
     "pages-keep-what-was-gone": (
-        "src/region/serial.c", "        __builtin_memset(page->gone, 0, gone_bytes(page));",
+        "src/region/serial_pages.c",
+        "        __builtin_memset(page->gone, 0, serial_gone_bytes(page));",
         "        {}", ["named:model"]),
     "rules-wait-for-the-thread": (
         "src/context/tree.c", "        tree_watch(id);", "        ;",
@@ -936,10 +938,10 @@ MUTANTS = {
         "src/context/tree.c", "        store_release(&tree.table->ids[at], entry);\n", "",
         ["model:children-leave-under-look-ups"]),
     "ids-are-taken-in-any-order": (
-        "src/context/tree.c", "ctzl(at == from ? *word & above : *word)", "ctzl(*word)",
+        IDS, "ctzl(at == from ? *word & above : *word)", "ctzl(*word)",
         ["model:paths-are-evicted-under-look-ups"]),
     "children-are-elder-than-their-parents": (
-        "src/context/tree.c", "TREE_NODES_PER_BLOCK, first = parent + 1;",
+        IDS, "TREE_NODES_PER_BLOCK, first = parent + 1;",
         "TREE_NODES_PER_BLOCK, first = TREE_FIXED_COUNT;",
         ["model:paths-are-evicted-under-look-ups"]),
     "views-go-while-chunks-are-alive": (
@@ -1159,8 +1161,9 @@ MUTANTS = {
         ["unit:huge/the_freelist_keeps_beginnings"]),
     # --- ids of removed nodes ---
     "ids-that-wait-are-not-marked": (
-        TREE, "    ids->used |= 1UL << at;\n    store_owner(&waiting_ids",
-        "    \n    store_owner(&waiting_ids", ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
+        IDS, "    ids->used |= 1UL << at;\n    store_owner(&tree_ids_waiting",
+        "    \n    store_owner(&tree_ids_waiting",
+        ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
     "removed-nodes-leave-their-loop": (
         TREE, "    if (leaf)\n        store_owner(&leaf",
         "    if (false)\n        store_owner(&leaf",
@@ -1169,36 +1172,36 @@ MUTANTS = {
         TREE, "    tables_add(-TREE_NODE_COUNTED);\n    uint32_t *leaf", "    \n    uint32_t *leaf",
         ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "idle-nodes-are-not-counted": (
-        TREE, "    give_gone(id, true);\n    tables_add_idle(TREE_NODE_COUNTED);",
-        "    give_gone(id, true);\n    ", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+        TREE, "    tree_ids_give(id, true);\n    tables_add_idle(TREE_NODE_COUNTED);",
+        "    tree_ids_give(id, true);\n    ", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "pages-with-nodes-are-discarded": (
-        TREE, "        if (~(idle[i] | discarded[i]))\n", "        if (0)\n",
+        IDS, "        if (~(idle[i] | discarded[i]))\n", "        if (0)\n",
         ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
     "discarded-nodes-are-idle": (
-        TREE, "        block->idle.words[i] = 0;\n", "        \n",
+        IDS, "        block->idle.words[i] = 0;\n", "        \n",
         ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "discarded-ids-are-not-marked": (
-        TREE, "        block->discarded.used |= 1UL << i;\n", "        \n",
+        IDS, "        block->discarded.used |= 1UL << i;\n", "        \n",
         ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "discarded-nodes-stay-counted": (
-        TREE, "            tables_add_idle(-TREE_NODE_COUNTED *\n                            "
+        IDS, "            tables_add_idle(-TREE_NODE_COUNTED *\n                            "
         "discard_page(&tree_blocks[i][at * 64UL], gone[i], at));",
         "            tables_add_idle(0 * discard_page(&tree_blocks[i][at * 64UL], gone[i], "
         "at));", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "ids-wait-for-ever": (
-        TREE, "        store_owner(&waiting_ids, waiting_ids - 1);\n", "        \n",
+        IDS, "        store_owner(&tree_ids_waiting, tree_ids_waiting - 1);\n", "        \n",
         ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "refused-ids-are-lost": (
-        TREE, "        return id;\n    give_gone(id, idle);\n", "        return id;\n    \n",
+        IDS, "        return id;\n    tree_ids_give(id, idle);\n", "        return id;\n    \n",
         ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "idle-nodes-are-taken-as-new": (
-        TREE, "    if ((idle ? tables_reuse : tables_take)(", "    if ((tables_take)(",
+        IDS, "    if ((idle ? tables_reuse : tables_take)(", "    if ((tables_take)(",
         ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "ids-are-used-again-under-a-dump": (
-        TREE, "    if (LIKELY(!waiting_ids) || load_relaxed(&tree_read_until_ns) > os_now_ns())",
-        "    if (LIKELY(!waiting_ids) || false)", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
+        IDS, "tree_ids_waiting) || load_relaxed(&tree_read_until_ns) > os_now_ns())",
+        "tree_ids_waiting) || false)", ["unit:tree/bytes_of_removed_nodes_are_counted"]),
     "words-without-ids-stay-marked": (
-        TREE, "        if (!*word)\n            ids->used",
+        IDS, "        if (!*word)\n            ids->used",
         "        if (false)\n            ids->used",
         ["unit:tree/new_nodes_get_the_ids_of_removed_ones"]),
 }
