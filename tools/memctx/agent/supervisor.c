@@ -86,7 +86,8 @@ static void limit_memory(rlim_t bytes) {
         good = setrlimit(RLIMIT_DATA, &limit) == 0;
     }
     if (!good)
-        cli_warn("the memory of a part cannot be limited; %s", strerror(errno));
+        cli_warn("the memory of a part cannot be limited; %s; the part runs without a limit",
+                 strerror(errno));
 }
 
 /* In a forked child: restores the signals, limits the memory, and executes the verb. The part gets
@@ -112,7 +113,9 @@ _Noreturn static void become(char *const *words, const char *last, pid_t parent,
     memcpy(arguments + 1, words, count * sizeof *arguments);
     arguments[count + 1] = (char *)last;
     execv("/proc/self/exe", arguments);
-    cli_warn("cannot execute /proc/self/exe; %s", strerror(errno));
+    cli_warn("cannot execute /proc/self/exe; %s; see that /proc is mounted and the file of memctx "
+             "exists",
+             strerror(errno));
     _exit(CLI_REFUSED);
 }
 
@@ -281,7 +284,9 @@ int supervisor_run(struct config *config, const char *path, bool json) {
     agent.json = json;
     int fd = catch_signals();
     if (fd < 0)
-        cli_die(CLI_REFUSED, "cannot wait for signals; %s", strerror(errno));
+        cli_die(CLI_REFUSED,
+                "cannot wait for signals; %s; raise the limit of descriptors (ulimit -n)",
+                strerror(errno));
     while (!agent.ending || any_runs()) {
         int64_t now_ms = clock_now_ms();
         step(now_ms);

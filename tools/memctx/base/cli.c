@@ -26,7 +26,7 @@ static void print_message(const char *format, va_list arguments) {
     progress_end();
     fflush(stdout);
     bool made = vasprintf(&text, format, arguments) >= 0;
-    fprintf(stderr, CLI_MESSAGE_HEAD "%s\n", made ? cli_clean_bytes(text) : "out of memory");
+    fprintf(stderr, CLI_MESSAGE_HEAD "%s\n", made ? cli_clean_bytes(text) : CLI_NO_MEMORY);
     if (made)
         free(text);
 }
@@ -92,7 +92,7 @@ void cli_die_failure(const struct cli_failure *failure) {
 void *cli_alloc(size_t count, size_t size_bytes) {
     void *memory = calloc(count > 0 ? count : 1, size_bytes);
     if (!memory) {
-        cli_die(CLI_REFUSED, "out of memory; cannot allocate %zu elements of %zu bytes", count,
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY "; %zu elements of %zu bytes were needed", count,
                 size_bytes);
     }
     return memory;
@@ -101,7 +101,7 @@ void *cli_alloc(size_t count, size_t size_bytes) {
 void *cli_grow(void *array, size_t count, size_t size_bytes) {
     void *memory = reallocarray(array, count > 0 ? count : 1, size_bytes);
     if (!memory) {
-        cli_die(CLI_REFUSED, "out of memory; cannot allocate %zu elements of %zu bytes", count,
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY "; %zu elements of %zu bytes were needed", count,
                 size_bytes);
     }
     return memory;
@@ -110,7 +110,7 @@ void *cli_grow(void *array, size_t count, size_t size_bytes) {
 char *cli_copy(const char *text) {
     char *copy = strdup(text);
     if (!copy)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     return copy;
 }
 
@@ -121,7 +121,7 @@ char *cli_format(const char *format, ...) {
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
     if (length < 0)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     return text;
 }
 

@@ -67,6 +67,9 @@ char *cli_find_reason(char *text);
 /* Begins each message of the command. */
 #define CLI_MESSAGE_HEAD "memctx: "
 
+/* The whole message where memory is short. */
+#define CLI_NO_MEMORY                                                                              \
+    "out of memory; free some memory, or raise the limit (ulimit -v), and try again"
 /* Ends a message about an answer of a process that cannot be right. */
 #define CLI_ASK_AGAIN "; try again; if it happens again, the library in the process is broken"
 /* Fills in a failure. The value of cli_fail is false, so that callers can return it. cli_fail is a

@@ -67,6 +67,7 @@ bool log_is_broken(void) {
 
 int log_finish(int code) {
     if (state.broken != 0)
-        cli_warn("could not write the output; %s", strerror(state.broken));
+        cli_warn("could not write the output; %s; free some space, or write it elsewhere",
+                 strerror(state.broken));
     return state.lost_any ? CLI_REFUSED : code;
 }

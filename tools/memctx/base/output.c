@@ -206,7 +206,10 @@ void output_begin_compressed(struct output *output, const char *path) {
     int fd = dup(fileno(output->file)); /* a copy, because the compressing stream closes it */
     FILE *file = fd >= 0 ? output_gzip(fd, 6) : NULL;
     if (!file)
-        cli_die(CLI_REFUSED, "%s: cannot be written; out of memory or file descriptors", path);
+        cli_die(CLI_REFUSED,
+                "%s: cannot be written; memory or file descriptors are short; raise the limits "
+                "(ulimit -v, ulimit -n)",
+                path);
     output->plain = output->file;
     output->file = file;
 }

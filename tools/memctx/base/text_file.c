@@ -49,6 +49,6 @@ FILE *text_file_open(char **text, size_t *length) {
         .text = text, .length = length, .bytes = cli_alloc(FIRST_BYTES, 1), .room = FIRST_BYTES};
     FILE *stream = fopencookie(file, "w", (cookie_io_functions_t){.write = put, .close = finish});
     if (!stream)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     return stream;
 }

@@ -16,6 +16,8 @@
 
 #include "outside/reach.h"
 
+/* Ends a message about a damaged core file. */
+#define WRITE_ANEW "; write the core anew, for example with gcore PID, or use another one"
 #define PIECES_MAX (1U << 20)
 /* greatest number of bytes of all notes; the list of files of a huge process has some MiB */
 #define NOTES_MAX (64UL << 20)
@@ -136,8 +138,8 @@ static bool take_headers(struct reach *reach, Elf *elf, const char *path,
     size_t count;
     if (fstat(reach->fd, &status) != 0 || !gelf_getehdr(elf, &head) ||
         elf_getphdrnum(elf, &count) != 0)
-        return cli_fail(failure, CLI_REFUSED, "%s: damaged core file; its headers cannot be read",
-                        path);
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: damaged core file; its headers cannot be read" WRITE_ANEW, path);
     if (head.e_type != ET_CORE || head.e_machine != EM_X86_64 || gelf_getclass(elf) != ELFCLASS64)
         return cli_fail(failure, CLI_REFUSED,
                         "%s: not a core file of an x86-64 process; memctx reads no other", path);
@@ -145,13 +147,14 @@ static bool take_headers(struct reach *reach, Elf *elf, const char *path,
     for (size_t i = 0; i < count && i < PIECES_MAX; i++) {
         GElf_Phdr segment;
         if (!gelf_getphdr(elf, (int)i, &segment))
-            return cli_fail(failure, CLI_REFUSED,
-                            "%s: damaged core file; program header %zu of %zu cannot be read", path,
-                            i, count);
+            return cli_fail(
+                failure, CLI_REFUSED,
+                "%s: damaged core file; program header %zu of %zu cannot be read" WRITE_ANEW, path,
+                i, count);
         if (segment.p_type == PT_LOAD && !add_segment(reach, &segment, file_bytes, &room))
             return cli_fail(failure, CLI_REFUSED,
                             "%s: damaged core file; program header %zu of %zu gives bytes of the "
-                            "file to a second part of the memory",
+                            "file to a second part of the memory" WRITE_ANEW,
                             path, i, count);
         if (segment.p_type == PT_NOTE)
             take_notes(reach, elf, &segment, file_bytes, &notes_room);
@@ -167,16 +170,17 @@ bool reach_open_core(struct reach *reach, const char *path, struct cli_failure *
     reach->fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (reach->fd < 0)
         return cli_fail(failure, errno == EACCES ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                        "%s: cannot be opened; %s", path, strerror(errno));
+                        "%s: cannot be opened; %s; name a core file that you may read", path,
+                        strerror(errno));
     /* a file system that does not tell holes calls the end of the file the first hole, too */
     reach->is_filled = lseek(reach->fd, 0, SEEK_HOLE) == lseek(reach->fd, 0, SEEK_END);
     lseek(reach->fd, 0, SEEK_SET);
     elf_version(EV_CURRENT);
     Elf *elf = elf_begin(reach->fd, ELF_C_READ, NULL);
-    bool good =
-        elf && elf_kind(elf) == ELF_K_ELF
-            ? take_headers(reach, elf, path, failure)
-            : cli_fail(failure, CLI_REFUSED, "%s: damaged core file; %s", path, elf_errmsg(-1));
+    bool good = elf && elf_kind(elf) == ELF_K_ELF
+                    ? take_headers(reach, elf, path, failure)
+                    : cli_fail(failure, CLI_REFUSED, "%s: damaged core file; %s" WRITE_ANEW, path,
+                               elf_errmsg(-1));
     elf_end(elf);
     if (!good)
         reach_close(reach);

@@ -134,7 +134,9 @@ static bool take_root(struct tables *tables, uint64_t at, const char *source,
                       struct cli_failure *failure) {
     struct outside_root *root = &tables->root;
     if (!reach_read(&tables->reach, at, root, offsetof(struct outside_root, addresses)))
-        return cli_fail(failure, CLI_REFUSED, "%s: the root of the library's tables is cut off",
+        return cli_fail(failure, CLI_REFUSED,
+                        "%s: the root of the library's tables is cut off; use another core file, "
+                        "or a running process",
                         source);
     root->library_version[sizeof root->library_version - 1] = '\0';
     cli_clean(root->library_version);
@@ -148,8 +150,9 @@ static bool take_root(struct tables *tables, uint64_t at, const char *source,
             sizeof *root);
     if (!reach_read(&tables->reach, at, root, sizeof *root) || !is_sound(root))
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: the root of the library's tables at 0x%" PRIx64 " is damaged", source,
-                        at);
+                        "%s: the root of the library's tables at 0x%" PRIx64
+                        " is damaged; use another core file, or start the process anew",
+                        source, at);
     root->library_version[sizeof root->library_version - 1] = '\0';
     cli_clean(root->library_version);
     for (size_t i = OUTSIDE_FIRST_SHOWN; i < OUTSIDE_ADDRESS_COUNT; i++)

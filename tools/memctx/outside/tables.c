@@ -86,7 +86,8 @@ static bool read_contexts(struct tables *tables, const char *source, struct cli_
     if (count < CONSTANT(tables, TREE_FIXED_COUNT) || count > most)
         return cli_fail(failure, CLI_REFUSED,
                         "%s: the tree of call paths cannot be read; %" PRIu64
-                        " contexts at 0x%" PRIx64 " make no sense",
+                        " contexts at 0x%" PRIx64
+                        " make no sense; try again, or use another core file",
                         source, count, ADDRESS(tables, tree_count_shown));
     tables->node_count = (uint32_t)count;
     tables->nodes = cli_alloc(count, SIZE(tables, tree_node));
@@ -360,8 +361,9 @@ static bool read_heaps(struct tables *tables, const char *source, struct cli_fai
     free(after);
     if (!good)
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: the list of heaps at 0x%" PRIx64 " cannot be read", source,
-                        ADDRESS(tables, heap_global));
+                        "%s: the list of heaps at 0x%" PRIx64
+                        " cannot be read; try again, or use another core file",
+                        source, ADDRESS(tables, heap_global));
     if (tables->view_count > 0)
         qsort(tables->views, tables->view_count, sizeof *tables->views, compare_views);
     join_views(tables);

@@ -183,7 +183,7 @@ static char *make_text(const struct rule_patterns *patterns, const struct rule_o
     size_t bytes = 0, ranges = 0;
     FILE *text = open_memstream(&whole, &bytes);
     if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     fputs("1\n", text);
     for (size_t i = 0; i < patterns->count; i++)
         fprintf(text, "=%s\n", patterns->list[i].rule);
@@ -228,6 +228,6 @@ void rule_start_resolve(const char *program, const char *library, size_t own) {
         rule_code_note_unmatched(objects, count, &patterns, patterns.count - own,
                                  "the program and its libraries");
     if (setenv(WIRE_RANGES_VARIABLE, make_text(&patterns, objects, count), 1) != 0)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     free(objects);
 }

@@ -14,7 +14,7 @@ struct answer *answer_make_of(unsigned status, struct MHD_Response *response, co
     answer->status = status;
     answer->response = response;
     if (!response)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     mhd.add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     mhd.add_response_header(response, "X-Content-Type-Options", "nosniff");

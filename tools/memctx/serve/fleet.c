@@ -298,7 +298,7 @@ static void take_answer(struct fleet_process *process) {
         return;
     char *text = strndup(process->incoming + sizeof length, length);
     if (!text)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     process->incoming_bytes = 0;
     bool up = text[0] != '!';
     if (!up)

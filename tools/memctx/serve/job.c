@@ -27,7 +27,9 @@ static void execute(const char *const *words) {
         arguments[count++] = cli_copy(words[i]);
     arguments[count] = NULL;
     execv("/proc/self/exe", arguments);
-    cli_warn("cannot execute /proc/self/exe; %s", strerror(errno));
+    cli_warn("cannot execute /proc/self/exe; %s; see that /proc is mounted and the file of memctx "
+             "exists",
+             strerror(errno));
 }
 
 /* Forks the child of a job; its standard error and its output go to pipes. Also returns true in the

@@ -64,7 +64,7 @@ struct MHD_Response *listeners_add(struct listeners *listeners, struct MHD_Conne
     struct MHD_Response *response =
         mhd.create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, give, listener, remove_listener);
     if (!response)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     listeners->list[listeners->count++] = listener;
     return response;
 }

@@ -72,8 +72,8 @@ void moment_data_write(int fd, const void *argument) {
     }
     FILE *file = wish->gzip ? output_gzip(fd, GZIP_LEVEL) : fdopen(fd, "w");
     if (!file)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     report_write_data(file, &input);
     if (fclose(file) != 0)
-        cli_die(CLI_REFUSED, "the figures could not be written");
+        cli_die(CLI_REFUSED, "the figures could not be written; load the page again");
 }

@@ -249,7 +249,8 @@ static enum loader_visit keep_once(struct loader *loader, const struct wire_cont
     (void)sums;
     (void)label;
     if (++seen.frames > MODEL_LEVELS_MAX + 1)
-        cli_die(CLI_REFUSED, "damaged answer; a path has more than %d frames", MODEL_LEVELS_MAX);
+        cli_die(CLI_REFUSED, "damaged answer; a path has more than %d frames" CLI_ASK_AGAIN,
+                MODEL_LEVELS_MAX);
     for (size_t i = 0; i < seen.count; i++)
         if (seen.ids[i] == context->id)
             return LOADER_DROP;

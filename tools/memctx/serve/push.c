@@ -256,7 +256,8 @@ static void wait_for_work(struct push *push) {
 static void catch_signals(void) {
     struct sigaction action = {.sa_handler = note_signal};
     if (pipe2(wake_fds, O_CLOEXEC | O_NONBLOCK) != 0)
-        cli_die(CLI_REFUSED, "cannot make a pipe; %s", strerror(errno));
+        cli_die(CLI_REFUSED, "cannot make a pipe; %s; raise the limit of descriptors (ulimit -n)",
+                strerror(errno));
     own_pid = getpid();
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

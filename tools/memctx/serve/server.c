@@ -175,7 +175,7 @@ static bool run_once(struct server *server) {
     silent = count;
     count += listeners_poll(&server->watching.listeners, entries + count);
     if (poll(entries, count, timeout_ms(server)) < 0 && errno != EINTR)
-        cli_die(CLI_REFUSED, "poll failed; %s", strerror(errno));
+        cli_die(CLI_REFUSED, "cannot wait for requests; %s; start serve again", strerror(errno));
     if (entries[0].revents != 0)
         return false;
     fleet_read(&server->fleet, entries + first, tellers);
@@ -268,7 +268,9 @@ static int open_signals(void) {
     signal(SIGPIPE, SIG_IGN);
     int fd = signalfd(-1, &ends, SFD_CLOEXEC);
     if (fd < 0)
-        cli_die(CLI_REFUSED, "cannot wait for signals; %s", strerror(errno));
+        cli_die(CLI_REFUSED,
+                "cannot wait for signals; %s; raise the limit of descriptors (ulimit -n)",
+                strerror(errno));
     return fd;
 }
 

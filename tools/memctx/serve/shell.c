@@ -15,7 +15,8 @@
 static void make_nonce(char *nonce) {
     unsigned char bytes[16];
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-        cli_die(CLI_REFUSED, "no random numbers; %s", strerror(errno));
+        cli_die(CLI_REFUSED, "the kernel gives no random numbers; %s; try again later",
+                strerror(errno));
     for (size_t i = 0; i < sizeof bytes; i++)
         snprintf(nonce + 2 * i, 3, "%02x", bytes[i]);
 }

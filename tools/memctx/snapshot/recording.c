@@ -28,8 +28,10 @@ static size_t most_bytes(enum record_kind kind) {
 }
 
 bool recording_damaged(const struct snapshot_replay *reader, const char *what) {
-    return cli_fail(reader->failure, CLI_REFUSED, "%s: damaged recording; %s",
-                    reader->model->source, what);
+    return cli_fail(
+        reader->failure, CLI_REFUSED,
+        "%s: damaged recording; %s; use another recording of the process, if there is one",
+        reader->model->source, what);
 }
 
 /* Returns the body of the block at offset `at` of the file; NULL if there is no valid block of this

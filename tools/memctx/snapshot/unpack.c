@@ -76,7 +76,9 @@ struct unpack *unpack_begin(const void *bytes, size_t length, const char *source
     unpack->zstd = ZSTD_createDCtx();
     if (!unpack->zstd || ZSTD_isError(ZSTD_DCtx_setParameter(unpack->zstd, ZSTD_d_windowLogMax,
                                                              SNAPSHOT_WINDOW_LOG)))
-        cli_die(CLI_REFUSED, "out of memory; the snapshot could not be unpacked");
+        cli_die(
+            CLI_REFUSED,
+            "out of memory; the snapshot could not be unpacked; free some memory and try again");
     return unpack;
 }
 

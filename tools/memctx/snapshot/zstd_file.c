@@ -34,7 +34,9 @@ void zstd_file_begin(struct zstd_file *to, FILE *file, int level, int window_log
     if (!zstd || ZSTD_isError(ZSTD_CCtx_setParameter(zstd, ZSTD_c_compressionLevel, level)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(zstd, ZSTD_c_windowLog, window_log)) ||
         ZSTD_isError(ZSTD_CCtx_setParameter(zstd, ZSTD_c_checksumFlag, 1)))
-        cli_die(CLI_REFUSED, "out of memory; the snapshot could not be compressed");
+        cli_die(
+            CLI_REFUSED,
+            "out of memory; the snapshot could not be compressed; free some memory and try again");
 }
 
 void zstd_file_put(struct zstd_file *to, const void *bytes, size_t length) {

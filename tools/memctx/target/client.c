@@ -43,7 +43,9 @@ static bool ask(struct client *client, enum wire_type type, const void *body, si
         return good;
     }
     if (length > sizeof request.body)
-        return cli_fail(failure, CLI_REFUSED, "a request of %zu bytes is too long", length);
+        return cli_fail(failure, CLI_REFUSED,
+                        "a request of %zu bytes is too long; give fewer or shorter arguments",
+                        length);
     if (length > 0)
         memcpy(request.body, body, length);
     enum transfer_result result =
@@ -182,9 +184,10 @@ bool client_fail_refused(const struct client *client, struct client_answer *answ
     text[strcspn(text, "\n")] = '\0';
     cli_clean(text);
     cli_set_failure(failure, CLI_REFUSED, "%s refused the request: %.500s", client->source,
-                    text[0] != '\0'                    ? text
-                    : answer->status == WIRE_NO_MEMORY ? "it has no memory for an answer"
-                                                       : "it gave no reason");
+                    text[0] != '\0' ? text
+                    : answer->status == WIRE_NO_MEMORY
+                        ? "it has no memory for an answer; free some and ask again"
+                        : "it gave no reason");
     free(text);
     *answer = (struct client_answer){0};
     return false;
@@ -198,8 +201,9 @@ static bool check_peer(struct client *client, const struct process_facts *facts,
     socklen_t length = sizeof peer;
     if (getsockopt(client->fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s: the kernel does not tell which process listens; %s", client->source,
-                        strerror(errno));
+                        "%s: the kernel does not tell which process listens; %s; memctx dump "
+                        "--outside does not use the socket",
+                        client->source, strerror(errno));
     }
     /* pid 0: the process is outside of this pid namespace */
     if (peer.pid != 0 && peer.pid != facts->pid) {

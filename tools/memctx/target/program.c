@@ -34,7 +34,8 @@ static bool fail_to_find(const char *path, int error, struct cli_failure *failur
                         "PATH",
                         path);
     }
-    return cli_fail(failure, CLI_CANNOT_EXECUTE, "%s: cannot be executed; %s", path,
+    return cli_fail(failure, CLI_CANNOT_EXECUTE,
+                    "%s: cannot be executed; %s; see its permissions (ls -l)", path,
                     strerror(error));
 }
 
@@ -141,15 +142,19 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
     Elf64_Ehdr header;
     char loader[PATH_MAX] = "";
     if (pread(fd, &header, sizeof header, 0) != (ssize_t)sizeof header)
-        return cli_fail(failure, CLI_REFUSED, "%s: damaged program; its header is cut off", path);
-    if (header.e_ident[EI_CLASS] != ELFCLASS64) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s is a 32-bit program; libmemctx.so is for 64-bit programs", path);
+                        "%s: damaged program; its header is cut off; install or build it anew",
+                        path);
+    if (header.e_ident[EI_CLASS] != ELFCLASS64) {
+        return cli_fail(
+            failure, CLI_REFUSED,
+            "%s is a 32-bit program; libmemctx.so is for 64-bit programs; build it for x86-64",
+            path);
     }
     if (header.e_machine != own_header.e_machine) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s is for another processor (ELF machine %u, this one is %u); "
-                        "libmemctx.so cannot be loaded into it",
+                        "libmemctx.so cannot be loaded into it; build it for this one",
                         path, header.e_machine, own_header.e_machine);
     }
     if (header.e_phentsize != sizeof(Elf64_Phdr) ||
@@ -161,7 +166,8 @@ static bool check_elf(const char *path, int fd, struct cli_failure *failure) {
     }
     if (strstr(loader, "ld-musl")) {
         return cli_fail(failure, CLI_REFUSED,
-                        "%s is linked with musl (%s); libmemctx.so needs glibc", path, loader);
+                        "%s is linked with musl (%s); libmemctx.so needs glibc; link it with glibc",
+                        path, loader);
     }
     return true;
 }
@@ -230,11 +236,12 @@ static bool check_level(const char *path, int level, struct cli_failure *failure
         /* The kernel ignores the setuid bit of a script, so only its interpreter is checked. */
         char *interpreter = find_interpreter(head);
         if (interpreter && level < INTERPRETERS_MAX) {
-            good = is_program(interpreter)
-                       ? check_level(interpreter, level + 1, failure)
-                       : cli_fail(failure, CLI_CANNOT_EXECUTE,
-                                  "%s: its interpreter %s cannot be executed; %s", path,
-                                  interpreter, strerror(errno));
+            good =
+                is_program(interpreter)
+                    ? check_level(interpreter, level + 1, failure)
+                    : cli_fail(failure, CLI_CANNOT_EXECUTE,
+                               "%s: its interpreter %s cannot be executed; %s; see its first line",
+                               path, interpreter, strerror(errno));
         }
     }
     close(fd);

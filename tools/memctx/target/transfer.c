@@ -124,7 +124,7 @@ bool transfer_check(const struct client *client, const struct wire_frame *frame,
     if (frame->magic != WIRE_MAGIC) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s does not answer like libmemctx.so; another program listens on its "
-                        "socket",
+                        "socket; see memctx ps",
                         client->source);
     }
     if (frame->version != WIRE_VERSION) {

@@ -47,7 +47,7 @@ static const struct option options_list[] = {{"depth", required_argument, NULL, 
 
 static void set_variable(const char *name, const char *value) {
     if (setenv(name, value, 1) != 0)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
 }
 
 static void set_option(const char *name, const char *value) {
@@ -67,7 +67,7 @@ static void set_pair(const char *pair) {
         cli_usage("--set takes name=value; got \"%s\"", pair);
     char *name = strndup(pair, (size_t)(equals - pair));
     if (!name)
-        cli_die(CLI_REFUSED, "out of memory");
+        cli_die(CLI_REFUSED, CLI_NO_MEMORY);
     set_option(name, equals + 1);
     free(name);
 }
@@ -112,11 +112,14 @@ static void set_record(const char *directory) {
     char path[PATH_MAX];
     struct stat status;
     if (mkdir(directory, 0700) != 0 && errno != EEXIST)
-        cli_die(CLI_REFUSED, "--record: %s cannot be made; %s", directory, strerror(errno));
+        cli_die(CLI_REFUSED, "--record: %s cannot be made; %s; name another directory", directory,
+                strerror(errno));
     if (!realpath(directory, path) || stat(path, &status) != 0)
-        cli_die(CLI_REFUSED, "--record: %s cannot be read; %s", directory, strerror(errno));
+        cli_die(CLI_REFUSED, "--record: %s cannot be read; %s; name another directory", directory,
+                strerror(errno));
     if (!S_ISDIR(status.st_mode))
-        cli_die(CLI_REFUSED, "--record takes a directory; %s is a file", directory);
+        cli_die(CLI_REFUSED, "--record takes a directory; %s is a file; name another directory",
+                directory);
     if (strlen(path) > RECORD_FOLDER_MAX)
         cli_die(CLI_REFUSED, "--record: the path %s has more than %u bytes; choose a shorter one",
                 path, RECORD_FOLDER_MAX);
@@ -143,8 +146,10 @@ static char *find_library(void) {
     if (given && given[0] != '\0') {
         char *path = realpath(given, NULL);
         if (!path) {
-            cli_die(CLI_REFUSED, "MEMCTX_LIBRARY names %s, which cannot be read; %s", given,
-                    strerror(errno));
+            cli_die(CLI_REFUSED,
+                    "MEMCTX_LIBRARY names %s, which cannot be read; %s; name " LIBRARY
+                    " there, or unset it",
+                    given, strerror(errno));
         }
         if (access(path, R_OK) == 0 && !program_is_library(path, LIBRARY))
             cli_die(CLI_REFUSED,
@@ -181,7 +186,8 @@ static void set_preload(const char *library) {
             library);
     }
     if (access(library, R_OK) != 0)
-        cli_die(CLI_REFUSED, "%s cannot be read; %s", library, strerror(errno));
+        cli_die(CLI_REFUSED, "%s cannot be read; %s; see its permissions (ls -l)", library,
+                strerror(errno));
     char *value =
         before && before[0] != '\0' ? cli_format("%s:%s", library, before) : cli_copy(library);
     set_variable("LD_PRELOAD", value);
@@ -239,6 +245,7 @@ int run_main(int argc, char **argv) {
      * runs a script without "#!" by the shell. */
     execvp(path, argv + optind);
     int error = errno;
-    cli_die(error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE, "%s: cannot be executed; %s",
-            argv[optind], strerror(error));
+    cli_die(error == ENOENT ? CLI_NOT_FOUND : CLI_CANNOT_EXECUTE,
+            "%s: cannot be executed; %s; see its permissions (ls -l)", argv[optind],
+            strerror(error));
 }
