@@ -68,8 +68,8 @@ INLINE void *allocate_by_policy(struct heap *heap, const struct named *named, si
 /* Slow path of memctx_alloc and memctx_zalloc. Either the thread has not entered (`heap` is NULL),
  * or the handle names no ordinary context of this thread. It then names a member of a crowd, a
  * former member or another thread's context, or is invalid. */
-NOINLINE static void *allocate_other_handle(struct heap *heap, memctx_t context, size_t size,
-                                            enum allocate_how how, uintptr_t frame) {
+NOINLINE static void *allocate_crowd_or_foreign(struct heap *heap, memctx_t context, size_t size,
+                                                enum allocate_how how, uintptr_t frame) {
     if (!heap && !(heap = context_enter()))
         return allocate_not_entered(size, how, frame);
     bool fresh = false;
@@ -91,7 +91,7 @@ INLINE void *allocate_in_context(memctx_t context, size_t size, enum allocate_ho
     struct heap *heap = thread_enter();
     const struct named *named = LIKELY(heap != NULL) ? named_find_placed(context) : NULL;
     if (UNLIKELY(!named) || UNLIKELY(named->heap != heap))
-        return allocate_other_handle(heap, context, size, how, frame);
+        return allocate_crowd_or_foreign(heap, context, size, how, frame);
     return allocate_by_policy(heap, named, size, how, frame);
 }
 

@@ -210,13 +210,13 @@ static struct view *site_below(const struct admit *admit, uint32_t ancestor, boo
 
 /* If requests for `share` fail only because traces take the room, gives back the traces of this
  * thread. True: memory came free. */
-static NOINLINE bool make_way(struct paths *paths, enum tables_share share) {
+static NOINLINE bool give_back_traces(struct paths *paths, enum tables_share share) {
     bool had = paths->replays;
     if (!tables_are_crowded(0) || tables_are_past(share))
         return false;
     replay_end(paths);
     had |= admit_shrink(paths);
-    return cache_make_way(paths) || had;
+    return cache_give_back_traces(paths) || had;
 }
 
 /* Returns the view of the path's site below the ancestor, or below the next node further out that
@@ -234,14 +234,14 @@ static struct view *find_site(const struct admit *admit, uint32_t ancestor) {
         enum tables_share share = near ? TABLES_NEAR : TABLES_OTHERS;
         bool may_make = (near || left > depth * (limit / DEPTH_PARTS)) && !tree_ids_are_past(share);
         view = site_below(admit, at, may_make, share);
-        if (UNLIKELY(!view) && may_make && make_way(admit->paths, share))
+        if (UNLIKELY(!view) && may_make && give_back_traces(admit->paths, share))
             view = site_below(admit, at, true, share);
         if (view)
             return view;
         tree_flag(at, TREE_PARTIAL);
     }
     view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
-    if (UNLIKELY(!view) && make_way(admit->paths, TABLES_SITE))
+    if (UNLIKELY(!view) && give_back_traces(admit->paths, TABLES_SITE))
         view = site_below(admit, TREE_ROOT, true, TABLES_SITE);
     if (UNLIKELY(!view))
         view = site_of_frames(admit, TREE_ROOT, 1, true, TABLES_STACK);
@@ -346,7 +346,7 @@ static NOINLINE struct view *wait_or_admit(struct admit *admit, struct prefix pr
     if (wanted || seen >= wanted_weight) {
         admit->share = wanted ? TABLES_RULE : share_of(seen, wanted_weight);
         struct view *view = view_of_path(admit, &prefix);
-        if (!view && admit->share == TABLES_LARGE && make_way(paths, TABLES_LARGE))
+        if (!view && admit->share == TABLES_LARGE && give_back_traces(paths, TABLES_LARGE))
             view = view_of_path(admit, &prefix);
         /* A trace may lead to the path's site, too: otherwise every allocation would walk the stack
          * while there is no room for the path. But the path must have been seen often enough for

@@ -107,8 +107,8 @@ static struct view *site_for(struct heap *heap, uint32_t id, uint32_t ancestor,
  * tables held before the evictions. If more than OVER_PATIENCE sweeps in a row found the tables
  * above their limit, the figures go to a site with one frame, or to [other callers] of the process
  * itself. NULL: the figures cannot go anywhere yet. */
-static struct view *site_further_out(struct heap *heap, uint32_t id, uint32_t ancestor,
-                                     int64_t used_bytes) {
+static struct view *site_of_outer_ancestor(struct heap *heap, uint32_t id, uint32_t ancestor,
+                                           int64_t used_bytes) {
     uint32_t at = ancestor;
     for (; at >= TREE_FIXED_COUNT; at = tree_node(at)->parent) {
         struct view *site = site_for(heap, id, at, TABLES_NEAR);
@@ -207,7 +207,7 @@ uint32_t evict_views(struct heap *heap, struct heap *to, uint32_t *probes) {
             uint32_t ancestor = ancestor_for(id);
             struct view *site = site_for(to, id, ancestor, site_share());
             if (!site)
-                site = site_further_out(to, id, ancestor, used_bytes);
+                site = site_of_outer_ancestor(to, id, ancestor, used_bytes);
             if (!site || site == view)
                 continue;
             heap_fold(heap, view, to, site);

@@ -129,7 +129,7 @@ static void window_begin(struct paths *paths, uint32_t window) {
     paths->window = window;
 }
 
-static void other_way(struct paths *paths) {
+static void change_way(struct paths *paths) {
     paths->hoped = 0;
     paths->passing = !paths->passing;
     paths->walking = 0;
@@ -152,11 +152,11 @@ static NOINLINE void window_ends(struct paths *paths) {
         cache_flush(paths);
     }
     if (other && cost > other) {
-        other_way(paths);
+        change_way(paths);
     } else if (paths->hoped > paths->patience[paths->passing]) {
         if (paths->patience[paths->passing] < PATIENCE_MAX)
             paths->patience[paths->passing] *= 2;
-        other_way(paths);
+        change_way(paths);
     } else if (paths->passing && paths->walking < CACHE_WALKING_LONG) {
         if (++paths->walking == CACHE_WALKING_LONG)
             cache_shrink(paths);

@@ -139,7 +139,7 @@ static uint32_t step(const struct admit *admit, uint32_t node, int i) {
 /* For frame `i` with a path that drops more outer nodes (left_out) than its caller's path did. The
  * kept frames need other nodes, below [truncated]: looks up each of them, from the outermost on.
  * Returns the node of frame `i`. */
-static NOINLINE uint32_t begin_anew(const struct admit *admit, int i, uint32_t length) {
+static NOINLINE uint32_t find_below_truncated(const struct admit *admit, int i, uint32_t length) {
     int frames[MEMCTX_DEPTH_MAX] = {0}, outer = i - 1;
     uint32_t first = left_out(admit, length), node = TREE_TRUNCATED;
     for (uint32_t at = length - 1; at-- > first; outer--) {
@@ -163,7 +163,7 @@ static NOINLINE struct prefix push_waiting_or_full(const struct admit *admit, st
     uint32_t length = outer.length + 1, node = outer.node;
     if (UNLIKELY(length > admit->depth) && admit->anchored &&
         left_out(admit, length) != left_out(admit, outer.length))
-        node = begin_anew(admit, i, length);
+        node = find_below_truncated(admit, i, length);
     else
         node = step(admit, node, i);
     return prefix_with_frame(outer, node, admit->stack->frames[i].address);
@@ -264,7 +264,8 @@ INLINE void note(const struct admit *admit, struct prefix at, int i, int before)
     if (LIKELY(!(at.node & PREFIX_WAITS))) {
         const struct stack_frame *outer = &admit->stack->frames[before];
         /* The hash of a waiting path is no set of bits. The outer frame's path may wait although
-         * this frame's path, which drops more outer nodes (begin_anew), is in the tree. */
+         * this frame's path, which drops more outer nodes, is in the tree
+         * (find_below_truncated). */
         uint32_t functions = before < 0 ? 0 : outer->node & PREFIX_WAITS ? UINT32_MAX : outer->hash;
         frame->hash = functions | function_bit(rule_folded(frame->rule));
         return;
@@ -297,7 +298,7 @@ static void find_direct_recursion(const struct admit *admit, int first, int last
 
 /* For more than FEW_FRAMES frames: finds the prefixes of the frames from `first` on that stay on
  * the path. One pass finds all loops. */
-static NOINLINE struct prefix find_many(const struct admit *admit, int first) {
+static NOINLINE struct prefix find_loops_at_once(const struct admit *admit, int first) {
     struct stack *stack = admit->stack;
     int next, count = (int)stack->count, before = erase_loops(admit, first, &next);
     struct prefix at = prefix_before(admit, before);
@@ -332,7 +333,7 @@ INLINE int earlier(const struct admit *admit, int i, uint32_t number) {
 
 /* For at most FEW_FRAMES frames: finds the prefixes of all frames from `first` on. Searches for the
  * loop of each frame by itself. */
-static struct prefix find_few(const struct admit *admit, struct prefix at, int first) {
+static struct prefix find_loops_singly(const struct admit *admit, struct prefix at, int first) {
     const struct stack_frame *frames = admit->stack->frames;
     int count = (int)admit->stack->count, caller = first > (int)admit->begin ? first - 1 : -1;
     for (int i = first; i < count; caller = i++) {
@@ -358,7 +359,8 @@ static struct prefix find_few(const struct admit *admit, struct prefix at, int f
     return at;
 }
 
-/* Up to this many new frames, find_few looks for the loops; else find_many does. */
+/* find_loops_singly looks for the loops of up to this many new frames, find_loops_at_once for those
+ * of more frames. */
 #define FEW_FRAMES 8
 
 struct prefix prefix_of_stack(struct admit *admit) {
@@ -369,7 +371,8 @@ struct prefix prefix_of_stack(struct admit *admit) {
         admit_forget(paths);
     paths->looked_up = 0;
     if (UNLIKELY(admit->folding)) {
-        at = count - first > FEW_FRAMES ? find_many(admit, first) : find_few(admit, at, first);
+        at = count - first > FEW_FRAMES ? find_loops_at_once(admit, first)
+                                        : find_loops_singly(admit, at, first);
     } else {
         for (int i = first; i < count; i++) {
             at = push(admit, at, i);

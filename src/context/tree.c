@@ -277,7 +277,7 @@ static void put_back(uint32_t id) {
 
 /* Puts the node [other callers] of `parent` back if it is out of the tree, and returns it; else
  * returns 0. */
-static uint32_t put_others_back(uint32_t parent, struct tree_frame frame) {
+static uint32_t put_back_other_callers(uint32_t parent, struct tree_frame frame) {
     const struct tree_node *node = tree_node(parent);
     uint32_t tag = tree_child_tag(frame) ^ OUT_TAG, found = 0;
     for (unsigned i = 0; i < TREE_INLINE_CHILDREN; i++) {
@@ -374,7 +374,7 @@ static uint32_t create(uint32_t parent, struct tree_frame frame, enum tables_sha
                        int64_t *paid) {
     if (share != TABLES_UNCOUNTED && UNLIKELY(tree_ids_are_past(share)))
         return 0; /* a large budget has room for more nodes than there are ids */
-    uint32_t id = frame.module == MODULE_OTHERS ? put_others_back(parent, frame) : 0;
+    uint32_t id = frame.module == MODULE_OTHERS ? put_back_other_callers(parent, frame) : 0;
     if (id)
         return id;
     id = tree_ids_take(parent, share);

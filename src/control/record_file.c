@@ -220,7 +220,7 @@ static bool make_file(void) {
 /* Opens again the file that this process made before. Sets *gone if the file is no longer there, or
  * if the process may not open it any more. False without *gone: the file may still be there, but
  * cannot be opened now. */
-static bool open_again(bool *gone) {
+static bool reopen(bool *gone) {
     /* O_NONBLOCK: somebody may have put a FIFO there */
     long fd = OS_CALL(SYS_openat, AT_FDCWD, recorder->path,
                       O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0, 0, 0);
@@ -269,7 +269,7 @@ bool recorder_open_file(void) {
         descriptors_let_go(&recorder->file);
     }
     recorder->file.fd = -1;
-    return (recorder->owner && open_again(&gone)) || (gone && make_file());
+    return (recorder->owner && reopen(&gone)) || (gone && make_file());
 }
 
 /* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */

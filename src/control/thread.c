@@ -287,17 +287,17 @@ bool control_restrict(bool strictly, uint32_t *before) {
 }
 
 /* True when another thread has restricted the process since control_restrict returned `before`. */
-static bool is_restricted_anew(uint32_t before) {
+static bool was_restricted_since(uint32_t before) {
     return load_acquire(&control.restricts) << RESTRICTION_BITS !=
            before >> RESTRICTION_BITS << RESTRICTION_BITS;
 }
 
 void control_unrestrict(uint32_t before) {
     uint32_t was = before & ((1U << RESTRICTION_BITS) - 1);
-    if (is_restricted_anew(before))
+    if (was_restricted_since(before))
         return;
     uint32_t now = exchange_acq_rel(&os_restricted, was);
-    if (is_restricted_anew(before)) {
+    if (was_restricted_since(before)) {
         /* The other thread may have read the old value `now`, and relied on it: put `now` back,
          * unless the other thread has written a stricter value. */
         uint32_t there = was;

@@ -192,7 +192,7 @@ void crowd_end_grown(struct named *named, uint32_t number) {
 }
 
 /* Counts one member less. With the last member, a request for a reset ends. Under region_lock. */
-static void one_fewer(struct named *crowd) {
+static void member_has_left(struct named *crowd) {
     store_release(&crowd->members, crowd->members - 1);
     if (!crowd->members)
         store_release(&crowd->asking, 0);
@@ -203,7 +203,7 @@ void named_end_member(struct named *crowd, memctx_t handle) {
     lock_take(&region_lock);
     named_unlink_child(NAMED_MEMBER | number, crowd->made_below);
     spare_member(number);
-    one_fewer(crowd);
+    member_has_left(crowd);
     lock_release(&region_lock);
 }
 
@@ -252,7 +252,7 @@ struct named *crowd_grow(memctx_t handle, struct named *crowd) {
         named->done = 0;
         store_release(&named->wanted, load_acquire(&crowd->asking) ? crowd->wanted : 0);
         store_release(&named->generation, named->generation + 1);
-        one_fewer(crowd);
+        member_has_left(crowd);
     } else {
         named_spare_place(kind, place);
     }

@@ -84,7 +84,7 @@ static void *cut(struct room *room, size_t bytes) {
 /* Cuts a new block. If the rest of the chunk is too small for the block, that rest is lost. Blocks
  * smaller than an OS page are cut from one OS page at a time. When a second OS page is needed, the
  * rest of the OS page with less room is lost. */
-static void *cut_anew(size_t bytes) {
+static void *cut_block(size_t bytes) {
     bool small = bytes < OS_PAGE_BYTES;
     if (small) {
         char *block = cut(&meta.page, bytes);
@@ -132,7 +132,7 @@ static void push(unsigned class, void *block) {
 static void *pop(unsigned class) {
     char *block = meta.free[class];
     if (!block)
-        return cut_anew(64UL << class);
+        return cut_block(64UL << class);
     if (!((uintptr_t)block & NOTED)) {
         meta.free[class] = *(void **)block;
         *(void **)block = NULL; /* all other bytes were zeroed when the block was freed */

@@ -437,7 +437,7 @@ static void table_free(struct paths *paths) {
     paths->trace_room = 0;
 }
 
-bool cache_make_way(struct paths *paths) {
+bool cache_give_back_traces(struct paths *paths) {
     struct stack stack = paths->stack;
     uint32_t nodes_valid = paths->nodes_valid;
     if (paths->trace_room <= CACHE_TRACES_FURTHER)

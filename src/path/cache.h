@@ -340,7 +340,7 @@ void cache_shrink(struct paths *paths);
  * The walked stack stays. True: call cache_make before the next look-up. False: nothing was given
  * back; the tables have room for CACHE_TRACES_FURTHER traces or none, and take no bytes of the
  * budget. */
-bool cache_make_way(struct paths *paths);
+bool cache_give_back_traces(struct paths *paths);
 /* Frees the cache and the walked stack of a thread that ended or sleeps. If the tables and the
  * stack have their first sizes, they are emptied and kept for the next thread; with `all`, they are
  * freed, too. */

@@ -86,7 +86,7 @@ COLD void region_change_policy(struct heap *heap, struct bins *bins, uint32_t po
         if (bins->recipe & RECIPE_SERIAL)
             bins_put_aside(heap, bins, i);
         else
-            bins_put_aside_others(heap, bins, i);
+            bins_put_aside_unfit(heap, bins, i);
 }
 
 static unsigned recipe_of_terms(const struct terms *terms) {
@@ -110,7 +110,7 @@ COLD static void region_change_terms(struct heap *heap, struct bins *bins, unsig
     serial_put_aside(heap, region_of(bins));
     serial_release_empty(region_of(bins));
     for (unsigned i = 0; i < SIZE_CLASSES; i++)
-        bins_put_aside_others(heap, bins, i);
+        bins_put_aside_unfit(heap, bins, i);
 }
 
 /* Called when no rule asks for the context's region any more. Unless the context has a placement,

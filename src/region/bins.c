@@ -261,7 +261,7 @@ void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class) {
         current_is_full(heap, page);
 }
 
-void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class) {
+void bins_put_aside_unfit(struct heap *heap, struct bins *bins, unsigned size_class) {
     if (!bins_serve(bins, bins->current[size_class]))
         bins_put_aside(heap, bins, size_class);
     for (struct page *page = bins->partial[size_class], *next; page; page = next) {

@@ -46,11 +46,11 @@ struct page *bins_next_page(struct heap *heap, struct bins *bins, struct view *v
                             unsigned size_class);
 /* bins_put_aside leaves a region without a current page of the class. The page stays in the region,
  * unless it is empty.
- * bins_put_aside_others puts aside all pages of the class that do not fit the region's recipe,
+ * bins_put_aside_unfit puts aside all pages of the class that do not fit the region's recipe,
  * terms or block size any more. Their free blocks are not handed out, and each of these pages is
  * given back when it is empty. */
 void bins_put_aside(struct heap *heap, struct bins *bins, unsigned size_class);
-void bins_put_aside_others(struct heap *heap, struct bins *bins, unsigned size_class);
+void bins_put_aside_unfit(struct heap *heap, struct bins *bins, unsigned size_class);
 void bins_init(struct bins *bins);
 void bins_init_mixed(struct heap *heap);
 /* Returns heap->apart, and makes it if it is missing. NULL: out of memory. */

@@ -34,10 +34,10 @@ static struct heap shared_heap __attribute__((section("memctx_shared"))) = {
     .state = HEAP_SHARED, .lock = LOCK_INIT(RANK_PARKED)};
 /* A forked child makes this shared heap if another thread was changing the shared heap during the
  * fork. NULL: shared_heap is in use. */
-static struct heap *shared_anew;
+static struct heap *shared_of_child;
 
 static struct heap *the_shared(void) {
-    struct heap *anew = load_relaxed(&shared_anew);
+    struct heap *anew = load_relaxed(&shared_of_child);
     return UNLIKELY(anew != NULL) ? anew : &shared_heap;
 }
 
@@ -399,7 +399,7 @@ static void shared_give_up(struct heap *heap) {
     anew->state = HEAP_SHARED;
     anew->lock.rank = RANK_PARKED;
     store_owner(&heap->state, HEAP_ORPHAN);
-    store_owner(&shared_anew, anew);
+    store_owner(&shared_of_child, anew);
 }
 
 /* Takes the locks. The shared heap's lock is taken only if that heap was ever used, because parent

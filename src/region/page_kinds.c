@@ -12,7 +12,7 @@
 
 /* --- PAGE_NONE: free slices, or slices that hold no start of a chunk ------------------------- */
 
-static void free_again(struct heap *heap, struct page *page, void *chunk) {
+static void free_freed(struct heap *heap, struct page *page, void *chunk) {
     (void)heap;
     region_report(MISUSE_DOUBLE_FREE, page, chunk);
 }
@@ -39,8 +39,8 @@ static void describe_empty(const struct page *page, struct text *text) {
 }
 
 static const struct page_kind page_kind_none = {
-    .free_own = free_again,
-    .free_foreign = free_again,
+    .free_own = free_freed,
+    .free_foreign = free_freed,
     .resize = resize_freed,
     .context_of = no_context,
     .usable = no_bytes,
@@ -61,8 +61,8 @@ static void describe_guarded(const struct page *page, struct text *text) {
 }
 
 static const struct page_kind page_kind_waiting = {
-    .free_own = free_again,
-    .free_foreign = free_again,
+    .free_own = free_freed,
+    .free_foreign = free_freed,
     .resize = resize_freed,
     .context_of = last_context,
     .usable = no_bytes,

@@ -85,7 +85,7 @@ static bool may_collect(const struct heap *heap, const struct page *page) {
 
 /* Puts pages back on the list remote_pages, behind the pages that other threads have listed
  * meanwhile. */
-static void list_again(struct heap *heap, struct page *pages) {
+static void list_put_back(struct heap *heap, struct page *pages) {
     struct page *listed = NULL;
     while (!cas_release(&heap->remote_pages, &listed, pages)) {
         struct page *last = listed = exchange_acquire(&heap->remote_pages, NULL);
@@ -107,7 +107,7 @@ struct page *remote_announce(struct heap *heap, unsigned most) {
     }
     if (page && last) {
         store_owner(&last->remote_next, (struct page *)NULL);
-        list_again(heap, page);
+        list_put_back(heap, page);
     }
     return taken;
 }
@@ -150,7 +150,7 @@ unsigned remote_collect(struct heap *heap, struct page *taken, bool outside, int
         }
     }
     if (left)
-        list_again(heap, left);
+        list_put_back(heap, left);
     return count;
 }
 

@@ -26,7 +26,7 @@ void slab_fit(struct heap *heap, struct bins *bins, unsigned size_class, size_t 
     if (LIKELY(*units >= needed) && *units)
         return;
     *units = needed ? needed : 1;
-    bins_put_aside_others(heap, bins, size_class);
+    bins_put_aside_unfit(heap, bins, size_class);
 }
 
 void slab_free_bands(const struct region *region) {

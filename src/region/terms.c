@@ -56,7 +56,7 @@ static bool grant(struct terms *terms, int64_t bytes) {
  * the views of an ending thread are not counted twice while they are folded. The old allowance ends
  * before the sum begins. Only a chunk that another thread was granted and has not accounted yet is
  * missing in the sum. */
-static bool grant_anew(struct terms *terms, unsigned number, int64_t bytes) {
+static bool renew_allowance(struct terms *terms, unsigned number, int64_t bytes) {
     exchange_relaxed(&terms->allowance, 0);
     int64_t left = terms->limit - terms_live(number);
     if (left > bytes)
@@ -82,7 +82,7 @@ bool terms_allow(uint32_t context, size_t more, uint32_t had_in, size_t had) {
         bool locks = !lock_any_is_mine(), granted;
         if (locks) {
             lock_take(&heap_global.lock);
-            granted = grant_anew(terms, number, (int64_t)more);
+            granted = renew_allowance(terms, number, (int64_t)more);
             lock_release(&heap_global.lock);
         } else {
             granted = terms->limit - terms_live(number) >= (int64_t)more;

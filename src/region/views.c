@@ -114,7 +114,7 @@ static uint32_t first_discarded(struct heap *heap) {
 /* Reuses a view that waits for a context. Views in OS pages that were not given to the kernel come
  * first, because the budget may have no room for another OS page. NULL: no view waits, or the
  * budget's share is used up. */
-static struct view *view_again(struct heap *heap, uint32_t context, enum tables_share share) {
+static struct view *view_reuse(struct heap *heap, uint32_t context, enum tables_share share) {
     uint32_t index = first_waiting(heap);
     /* A view that discard_dropped zeroed has index 0. Its bytes do not count as idle any more, so
      * the budget has to grant them like new ones. */
@@ -139,7 +139,7 @@ static struct view *view_again(struct heap *heap, uint32_t context, enum tables_
 
 static struct view *view_create(struct heap *heap, uint32_t context, enum tables_share share) {
     if (UNLIKELY(heap->views_dropped))
-        return view_again(heap, context, share);
+        return view_reuse(heap, context, share);
     uint32_t index = heap->view_count ? heap->view_count : 1;
     if (index / VIEWS_PER_BLOCK >= VIEW_BLOCKS)
         return NULL;

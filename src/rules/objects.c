@@ -41,7 +41,7 @@ static void add_range(const char *name, uint64_t start, uint64_t end, void *cont
     }
 }
 
-static bool is_kind_behind(uint32_t known, enum rule_kind kind) {
+static bool has_unread_kind(uint32_t known, enum rule_kind kind) {
     for (uint32_t i = known; i < rule_list.count; i++)
         if (rule_list.rules[i].kind == kind)
             return true;
@@ -77,7 +77,7 @@ void objects_read(uint32_t module, bool may_open) {
         if (rule_list.rules[i].kind == OF_MODULES &&
             pattern_matches_module(&rule_list.rules[i], mapped->path))
             module_rule = (uint8_t)(i + 1);
-    bool wanted = is_kind_behind(reading.known, OF_FUNCTIONS);
+    bool wanted = has_unread_kind(reading.known, OF_FUNCTIONS);
     bool more = wanted && may_open && read_functions(mapped, &object->functions, &reading);
     struct rule_ranges old = object->functions;
     lock_take(&tree_lock);

@@ -175,7 +175,7 @@ static void match_new(uint32_t context) {
 }
 
 /* Lets all contexts be looked at again, because the rules have changed, or are resolved. */
-static void match_again(void) {
+static void match_all_contexts(void) {
     state.seen = 0;
     state.ended = false;
 }
@@ -409,20 +409,20 @@ bool policy_rules_add(const char *rule, struct text *text, bool may_open) {
         policy_rules_apply_all(may_open);
     if (!add_rule_in_force(rule, text_length(rule), text))
         return false;
-    match_again();
+    match_all_contexts();
     policy_rules_apply_all(may_open);
     return true;
 }
 
 void policy_rules_clear(bool may_open) {
     forget_rules();
-    match_again();
+    match_all_contexts();
     policy_rules_apply(may_open);
 }
 
 bool policy_rules_resolve(const struct wire_rule_ranges *request, struct text *text) {
     bool taken = resolved_take(request, text);
     if (taken && request->last)
-        match_again();
+        match_all_contexts();
     return taken;
 }

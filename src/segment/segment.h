@@ -222,10 +222,11 @@ INLINE uint8_t *segment_near_flags(uintptr_t number) {
     return LIKELY(place < SEGMENT_LEAF_COUNT) ? &segment_near.flags[place] : NULL;
 }
 
-bool segment_map_test_far(enum segment_map map, uintptr_t number);
+/* Like segment_map_test, for a segment that the near leaf does not cover: reads the root table. */
+bool segment_map_test_by_root(enum segment_map map, uintptr_t number);
 INLINE bool segment_map_test(enum segment_map map, uintptr_t number) {
     const uint8_t *flags = segment_near_flags(number);
-    return LIKELY(flags != NULL) ? load_plain(flags) & map : segment_map_test_far(map, number);
+    return LIKELY(flags != NULL) ? load_plain(flags) & map : segment_map_test_by_root(map, number);
 }
 
 /* True when the near leaf covers the pointer and the pointer is in a segment of slices. Tests a

@@ -20,7 +20,7 @@ uintptr_t segment_near_first FORK_PAGE;
  * because the kernel places new mappings below older ones. */
 #define NEAR_ABOVE (SEGMENT_LEAF_COUNT / 8)
 
-bool segment_map_test_far(enum segment_map map, uintptr_t number) {
+bool segment_map_test_by_root(enum segment_map map, uintptr_t number) {
     uintptr_t place = number >> SEGMENT_LEAF_SHIFT;
     if (place >> SEGMENT_ROOT_BITS)
         return false;

@@ -100,7 +100,7 @@ const char *outside_how(struct outside *outside) {
             "; incomplete: %zu part%s of the library's tables %s missing or damaged, the first "
             "at 0x%" PRIx64 " (%s)",
             tables->missing, tables->missing == 1 ? "" : "s", tables->missing == 1 ? "is" : "are",
-            tables->missing_address, tables->missing_what);
+            tables->missing_address, tables->missing_table);
     const char *moved =
         tables->moved
             ? "; figures were being moved (a thread ended, or call paths were removed), so "

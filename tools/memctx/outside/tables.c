@@ -17,7 +17,7 @@
 
 void tables_miss(struct tables *tables, const char *what, uint64_t address) {
     if (tables->missing++ == 0) {
-        tables->missing_what = what;
+        tables->missing_table = what;
         tables->missing_address = address;
     }
 }

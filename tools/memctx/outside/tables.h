@@ -89,7 +89,7 @@ struct tables {
     /* Tables that could not be read or are damaged: their number, and the first such table. */
     size_t missing;
     uint64_t missing_address;
-    const char *missing_what;
+    const char *missing_table;
 };
 
 /* Both return false and the reason if the tables cannot be read. `source`: the process or the file,

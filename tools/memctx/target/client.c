@@ -85,7 +85,7 @@ static bool is_closed(const struct client *client) {
 }
 
 /* Makes a new connection in the place of one that the process has closed. */
-static bool connect_again(struct client *client) {
+static bool reconnect(struct client *client) {
     struct client again;
     struct cli_failure why;
     if (!client_connect(&again, client->facts, client->hurry, &why))
@@ -99,7 +99,7 @@ static bool connect_again(struct client *client) {
 
 /* Returns false, and sets the failure, if the process has executed another program since the caller
  * read its facts. Ids of contexts, and all else that was read before, belong to the old program.
- * Call this function after connect_again: exec closes the old connection before exec is complete,
+ * Call this function after reconnect: exec closes the old connection before exec is complete,
  * so an earlier call might still see the old program. */
 static bool check_program(const struct client *client, struct cli_failure *failure) {
     struct process_facts now;
@@ -114,7 +114,7 @@ static bool check_program(const struct client *client, struct cli_failure *failu
 bool client_ask(struct client *client, enum wire_type type, const void *body, size_t length,
                 struct client_answer *answer, struct cli_failure *failure) {
     bool closed;
-    if (is_closed(client) && still_runs(client) && connect_again(client) &&
+    if (is_closed(client) && still_runs(client) && reconnect(client) &&
         !check_program(client, failure))
         return false;
     return ask(client, type, body, length, answer, failure, &closed);
@@ -148,7 +148,7 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
         /* If that fails, `failure` keeps the first reason. */
-        if (!connect_again(client) || !check_program(client, failure))
+        if (!reconnect(client) || !check_program(client, failure))
             return false;
         client->paused = !begins;
     }

@@ -163,14 +163,14 @@ static bool is_stopped(const struct process_facts *facts) {
 }
 
 /* Waits for 5 ms, then reads the facts anew. Returns false if the process has ended. */
-static bool read_again(struct process_facts *facts) {
+static bool wait_and_read(struct process_facts *facts) {
     nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     return process_read_facts(facts->pid, facts);
 }
 
 static void look_again(struct process_facts *facts) {
     pid_t pid = facts->pid;
-    if (!read_again(facts))
+    if (!wait_and_read(facts))
         cli_die(CLI_NO_TARGET, "no process has pid %d; see memctx ps", (int)pid);
 }
 
@@ -195,7 +195,7 @@ static void wait_for_library(struct process_facts *facts) {
  * before the loader has relocated the library. */
 static bool open_outside(struct target *target, const char *why, struct cli_failure *failure) {
     for (int i = 0; !client_open_outside(&target->client, &target->facts, why, failure); i++)
-        if (i == LOADING_LOOKS || target->facts.age_s > LOADING_S || !read_again(&target->facts))
+        if (i == LOADING_LOOKS || target->facts.age_s > LOADING_S || !wait_and_read(&target->facts))
             return false;
     return true;
 }
