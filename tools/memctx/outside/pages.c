@@ -3,8 +3,8 @@
  * pages.c - reads the header of each page from the target's memory. scan_content.c reads the chunks
  * in the page.
  *
- * The figures are those of src/figures/pages.c, with two exceptions: pages that are alike are not
- * put together, and no page is marked as aligned. In the light form of a dump, pages of one context
+ * The figures are those of src/figures, with two exceptions: pages that are alike are not put
+ * together, and no page is marked as aligned. In the light form of a dump, pages of one context
  * have no figures of OS pages and no spare bytes. A page may be given back and made anew while it
  * is read, so a header that contradicts itself is skipped.
  */
