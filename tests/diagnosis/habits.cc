@@ -8,6 +8,8 @@
 // call, `buffers` are not all given back. Healthy: `lines` are strings that keep their capacity,
 // `leases` end after a time, `generations` are copied, `rooms` keep their newest messages, `undo`
 // has a limit, `bytes` is a cache with a limit. Each prints "look" and waits for a line.
+#include "looks.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,27 +28,8 @@
 #include <unordered_map>
 #include <vector>
 
-#define KEEP __attribute__((noinline))
 #define REQUESTS 3000 // between two looks
 #define LOOKS 8       // of a healthy program
-
-static void look() {
-    char byte;
-    if (write(1, "look\n", 5) != 5)
-        exit(1);
-    do {
-        if (read(0, &byte, 1) != 1)
-            exit(0);
-    } while (byte != '\n');
-}
-
-static size_t below(size_t count) {
-    static uint64_t state = 88172645463325252;
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % count;
-}
 
 static std::string numbered(const char *text, unsigned number) {
     return std::string(text) + std::to_string(number) + " and a text that is not short";

@@ -7,6 +7,8 @@
 // threads without a destructor, `shapes` that are cloned and freed without their members,
 // `requests` that fail and free nothing, `expressions` that are compiled for each request. Each
 // prints "look" and waits for a line, the healthy ones eight times, the others for ever.
+#include "looks.h"
+
 #include <clocale>
 #include <condition_variable>
 #include <cstdint>
@@ -25,26 +27,7 @@
 #include <unistd.h>
 #include <vector>
 
-#define KEEP __attribute__((noinline))
 #define LOOKS 8
-
-static void look() {
-    char byte;
-    if (write(1, "look\n", 5) != 5)
-        exit(1);
-    do {
-        if (read(0, &byte, 1) != 1)
-            exit(0);
-    } while (byte != '\n');
-}
-
-static size_t below(size_t count) {
-    static uint64_t state = 88172645463325252;
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % count;
-}
 
 static void work() {
     for (int i = 0; i < 2000; i++) {

@@ -14,6 +14,8 @@
 // and each time with entries of slightly other sizes, `arena` has one large request among small
 // ones, `batch` has phases, `late-pool` starts twelve threads in the third round, `lru` is a full
 // cache. Each prints "look" and waits for a line, the healthy ones six times, the others for ever.
+#include "looks.h"
+
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -25,18 +27,6 @@
 #include <unistd.h>
 #include <utility>
 #include <vector>
-
-#define KEEP __attribute__((noinline))
-
-static void look() {
-    char byte;
-    if (write(1, "look\n", 5) != 5)
-        exit(1);
-    do {
-        if (read(0, &byte, 1) != 1)
-            exit(0);
-    } while (byte != '\n');
-}
 
 static void work() {
     for (int i = 0; i < 200; i++) {

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// looks.h - functions that programs of this suite share.
+#ifndef MEMCTX_DIAGNOSIS_LOOKS_H
+#define MEMCTX_DIAGNOSIS_LOOKS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <unistd.h>
+
+#define KEEP __attribute__((noinline))
+
+// Lets the test look at this process: prints "look" and waits for a line. Ends the process when the
+// test has closed the pipe.
+static inline void look() {
+    char byte;
+    if (write(1, "look\n", 5) != 5)
+        exit(1);
+    do {
+        if (read(0, &byte, 1) != 1)
+            exit(0);
+    } while (byte != '\n');
+}
+
+// Returns a number below `count`; the same numbers in each run.
+static inline size_t below(size_t count) {
+    static uint64_t state = 88172645463325252;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state % count;
+}
+
+#endif
