@@ -32,8 +32,8 @@ struct known {
     uintptr_t site, caller;
     uint32_t ancestor;
 };
-/* What one thread keeps for paths that wait and for folding; it is made for the first path that
- * waits or is folded. */
+/* The state of one thread for paths that wait and for folding. It is made for the thread's first
+ * path that waits or is folded. */
 struct admission {
     struct known *known; /* a hash gives the place; the table is `first` or a larger one */
     /* number of entries; number of look-ups that found none, since the last look_at_known */

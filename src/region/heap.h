@@ -76,7 +76,8 @@ struct bins {
     uint8_t slices;
     uint8_t recipe; /* how pages are made and chunks are placed: sum of enum recipe_flag */
 };
-/* What policies (region/policy.h) and terms (region/terms.h) ask of the pages of a region. */
+/* Properties of a region's pages. Policies (region/policy.h) and terms (region/terms.h) set them.
+ */
 enum recipe_flag {
     /* chunks are placed one behind the other (region/serial.h). Without the flag each chunk has a
      * block. */

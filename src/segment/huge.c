@@ -120,8 +120,8 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
         if (!start)
             return NULL;
     }
-    /* Of the segment in front of the chunk only one OS page is used, so it must not get a huge
-     * page. */
+    /* The segment in front of the chunk uses only one OS page, for the header, so this segment must
+     * not get a huge page. */
     if (UNLIKELY(offset == SEGMENT_BYTES))
         os_advise_huge(start, SEGMENT_BYTES, false);
     struct page *header = (struct page *)start;

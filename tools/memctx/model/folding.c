@@ -11,7 +11,8 @@ bool folding_is_others(uint8_t kind, const char *label) {
     return kind == WIRE_KIND_UNKNOWN && label && strcmp(label, OTHERS_LABEL) == 0;
 }
 
-/* What a context's path has: no label, a node [other callers], or another label. */
+/* How complete a context's path is: no node of it is a label (FULL), a node is [other callers]
+ * (MERGED), or a node is another label (LABELLED). */
 enum folding_kind { FOLDING_FULL, FOLDING_MERGED, FOLDING_LABELLED };
 
 static enum folding_kind kind_of(enum folding_kind parent, uint8_t kind, const char *label) {

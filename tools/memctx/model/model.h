@@ -422,7 +422,7 @@ const char *model_kind_word(const struct model_context *context);
 const char *model_policy_word(uint8_t policy);
 const char *model_placement_word(uint8_t placement);
 
-/* What is written into JSON (formats/emit.h) or into a packed snapshot (snapshot/snapshot.h). */
+/* Options of a writer of JSON (formats/emit.h) or of a packed snapshot (snapshot/snapshot.h). */
 struct model_write_options {
     const bool *shown; /* JSON only: true for each context that is written; NULL: all */
     bool threads;

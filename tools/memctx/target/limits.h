@@ -52,7 +52,8 @@ struct limits_throttled {
     char group[256];    /* a long path lacks its middle */
 };
 
-/* Of more limits than LIMITS_MOST, those that leave most are left out. */
+/* The limits of a process. If there are more than LIMITS_MOST, the list lacks the limits that leave
+ * the process most memory. */
 struct limits_left {
     struct limits_found list[LIMITS_MOST];
     size_t count;

@@ -212,7 +212,7 @@ uid_t process_inner_user(const struct process_facts *facts, uid_t uid) {
     return (uid_t)-1;
 }
 
-/* What the lines of /proc/PID/maps tell about the library, up to the line that was read last. */
+/* The state of a search for the library in the lines of /proc/PID/maps. */
 struct library_search {
     bool found;
     int memory;        /* /proc/PID/mem; -1: not open */

@@ -25,11 +25,11 @@ static int64_t read_bytes(const char *text) {
     return digits == 0 || errno != 0 || number >= 1LL << (62 - shift) ? -1 : number << shift;
 }
 
-/* What the words of a rule that were read so far ask for: the numbers of policies and limits, the
- * policy mixed, and an option that needs pages of its own. */
+/* A count of the words of a rule that were read so far. */
 struct wanted {
-    unsigned int policies, limits;
-    bool mixed, own;
+    unsigned int policies, limits; /* number of policies, number of limits */
+    bool mixed;                    /* one of the policies is mixed */
+    bool own;                      /* one of the options needs pages of its own */
 };
 
 /* Reads the name of a policy, or one option. Returns the error in words; NULL: there is none. */
