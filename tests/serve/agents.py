@@ -107,6 +107,8 @@ def the_file_is_read_strictly():
             ("[watch]", 1, "needs a condition"),
             ('[watch]\nwhen = "rss>1"\ndir = "/none"', 3, "/none"),
             ("[push]", 1, "needs the server"), ('[push]\notlp = "x"', 2, "--otlp takes a URL"),
+            ('[push]\notlp = "https://x"\nca-file = "/0"', 3, "--ca-file: cannot read /0"),
+            ('[push]\notlp = "https://x"\nkey = "x"', 3, "--cert and --key"),
             ('[push]\notlp = "http://x"\nlabels = ["a"]', 3, "--label takes NAME=VALUE"),
             ('[push]\notlp = "http://x"\nevery = "1x"', 3, "--every takes")):
         with file_of(text) as path:

@@ -145,6 +145,8 @@ def other_machines_need_a_token_or_tls():
                               ("a" * 70000, "too long")):
             refused(message, "--token-file", write(path, text), runtime=runtime)
         refused("cannot read", "--token-file", path + "x", runtime=runtime)
+        refused("is a directory", "--token-file", where, runtime=runtime)
+        refused("is a device", "--token-file", "/dev/zero", runtime=runtime)
         refused("need each other", "--cert", path, runtime=runtime)
         with Server(runtime, "--match", "nobody-*", "--token-file",
                     write(path, TOKEN, 0o644)) as server:
@@ -199,6 +201,23 @@ def an_address_may_have_scheme_and_host():
                 raw.sendall(f"GET {address} HTTP/1.1\r\nHost: {host}\r\n"
                             "Connection: close\r\n\r\n".encode())
                 check_equal(raw.recv(100).split()[1], status, f"{address}, Host: {host}")
+
+
+@test
+def a_token_from_a_pipe():
+    """A token may come from a command (--token-file <(COMMAND)), even a slow one. A pipe that
+    nobody ends is refused after a time."""
+    words = f"{harness.CLI} serve --all --check --listen 0.0.0.0:0 --token-file"
+    for command, code, message in ((f"echo {TOKEN}", 0, ""),
+                                   (f"printf 0123456789; sleep 0.2; echo {TOKEN}", 0, ""),
+                                   ("exec true", 2, " is empty")):
+        done = subprocess.run(["bash", "-c", f"{words} <({command})"], capture_output=True,
+                              text=True, timeout=PATIENCE_S, check=False)
+        check(done.returncode == code and message in done.stderr, f"{command}: {done}")
+    with runtime_dir() as runtime, scratch() as where:
+        path = os.path.join(where, "pipe")
+        os.mkfifo(path, 0o600)
+        refused("nobody wrote the end of", "--token-file", path, runtime=runtime)
 
 
 @test

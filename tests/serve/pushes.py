@@ -33,10 +33,10 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 @contextlib.contextmanager
-def sink(*answers, slow_s=0):
+def sink(*answers, slow_s=0, tls=None):
     """A server that stores all requests as (method, path, headers, body, time). It sends the
     `answers` (status, text, headers) in order and repeats the last one. `slow_s`: delay of each
-    answer."""
+    answer. `tls`: the context of a server that speaks TLS."""
     answers = list(answers) or [(200, b"", {})]
     got = []
     stop = threading.Event()
@@ -67,10 +67,12 @@ def sink(*answers, slow_s=0):
         block_on_close = False
 
     with Server(("127.0.0.1", 0), Handler) as server:
+        if tls:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", got
+            yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}", got
         finally:
             stop.set()
             server.shutdown()

@@ -71,7 +71,7 @@ _memctx() {
         report) options="-o --output --before $names" ;;
         serve) options="--all --match --listen --token-file --cert --key --every --check" ;;
         push) options="--pyroscope --parca --otlp --pushgateway --all --match --label --every --once
-            --token-file --limit-samples --check --json" ;;
+            --token-file --ca-file --cert --key --limit-samples --check --json" ;;
         agent) options="--config --check --json" ;;
         mark) options="--list --json" ;;
         diff) options="--json --no-pager --min --limit --depth --human --bytes $names" ;;
@@ -119,7 +119,7 @@ _memctx() {
             return
             ;;
         -o | --output | --config | --svg | --pprof | --folded | --speedscope | --heaptrack | \
-            --csv | --token-file | --cert | --key)
+            --csv | --token-file | --ca-file | --cert | --key)
             _memctx_files -f "$word"
             return
             ;;

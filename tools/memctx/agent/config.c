@@ -71,9 +71,12 @@ static const struct key keys[] = {
     {PART_PUSH, "parca", NULL, KEY_TEXT},
     {PART_PUSH, "otlp", NULL, KEY_TEXT},
     {PART_PUSH, "pushgateway", NULL, KEY_TEXT},
-    {PART_PUSH, "labels", "label", KEY_LIST},
+    {PART_PUSH, "labels", "label", KEY_LIST}, /* one --label for each text */
     {PART_PUSH, "every", NULL, KEY_TIME},
     {PART_PUSH, "token-file", NULL, KEY_TEXT},
+    {PART_PUSH, "ca-file", NULL, KEY_TEXT},
+    {PART_PUSH, "cert", NULL, KEY_TEXT},
+    {PART_PUSH, "key", NULL, KEY_TEXT},
     {PART_PUSH, "limit-samples", NULL, KEY_NUMBER},
     {PART_PUSH, "json", NULL, KEY_BOOLEAN},
 };

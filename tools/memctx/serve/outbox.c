@@ -309,6 +309,7 @@ void outbox_run(struct outbox *outbox, int64_t now_ms) {
                         .url = request->url,
                         .type = request->type,
                         .token = outbox->token,
+                        .tls = &outbox->tls,
                         .encoding = request->encoding,
                         .otlp = request->otlp,
                         .body = request->body,

@@ -15,6 +15,7 @@
 #define MEMCTX_OUTBOX_H
 
 #include "serve/engine.h"
+#include "serve/post.h"
 
 #define OUTBOX_TOLD_MAX 64
 
@@ -32,9 +33,10 @@ struct outbox_source {
 
 struct outbox {
     const char *token; /* NULL: none */
-    size_t room;       /* greatest number of requests of one source */
-    int64_t keep_ms;   /* older requests are dropped: their process may have ended long ago */
-    bool json;         /* events go to standard output */
+    struct post_tls tls;
+    size_t room;     /* greatest number of requests of one source */
+    int64_t keep_ms; /* older requests are dropped: their process may have ended long ago */
+    bool json;       /* events go to standard output */
     enum outbox_haste haste;
     size_t sent, retried, dropped, failed; /* numbers of requests so far */
     /* The fields below belong to outbox.c. */

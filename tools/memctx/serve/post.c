@@ -155,6 +155,18 @@ static struct curl_slist *make_headers(const struct post *post) {
     return headers;
 }
 
+/* With a file of authorities, the directory of the system's authorities is not used, either. */
+static void set_tls(CURL *easy, const struct post_tls *tls) {
+    if (tls->ca_file) {
+        curl.easy_setopt(easy, CURLOPT_CAINFO, tls->ca_file);
+        curl.easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    }
+    if (tls->certificate) {
+        curl.easy_setopt(easy, CURLOPT_SSLCERT, tls->certificate);
+        curl.easy_setopt(easy, CURLOPT_SSLKEY, tls->key);
+    }
+}
+
 bool post_begin(const struct post *post) {
     CURL *easy = curl.easy_init();
     if (!easy)
@@ -182,6 +194,8 @@ bool post_begin(const struct post *post) {
     curl.easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, keep_answer);
     curl.easy_setopt(easy, CURLOPT_ERRORBUFFER, now.error);
+    if (post->tls)
+        set_tls(easy, post->tls);
     if (curl.multi_add_handle(now.multi, easy) == CURLM_OK)
         return true;
     post_abandon();
@@ -277,12 +291,14 @@ static bool may_try_again(long status) {
     return status == 429 || status >= 500;
 }
 
-/* Returns why there was no answer that counts. For a refused certificate and for an answer that is
- * not HTTP, libcurl's own text says what is wrong, such as the name in the certificate. Its texts
- * for other failures have times and so differ from one try to the next. */
+/* Returns why there was no answer that counts. For a refused certificate, for files of TLS that
+ * cannot be used, and for an answer that is not HTTP, libcurl's own text says what is wrong, such
+ * as the name in the certificate. Its texts for other failures have times and so differ from one
+ * try to the next. */
 static const char *explain_failure(CURLcode code) {
     bool telling = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CONNECT_ERROR ||
-                   code == CURLE_UNSUPPORTED_PROTOCOL;
+                   code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_SSL_CACERT_BADFILE ||
+                   code == CURLE_SSL_CERTPROBLEM;
     cli_clean(now.error);
     return telling && now.error[0] != '\0' ? now.error : curl.easy_strerror(code);
 }

@@ -16,10 +16,17 @@
 
 #include "base/cli.h"
 
+/* Files for TLS, in PEM; NULL: none. libcurl reads them for each new connection. */
+struct post_tls {
+    const char *ca_file; /* the authorities that are trusted, instead of those of the system */
+    const char *certificate, *key; /* what the client shows to a server that asks for it */
+};
+
 /* A request. The texts and the body must stay valid until the request has ended. */
 struct post {
     const char *method;             /* POST, PUT or DELETE */
     const char *url, *type, *token; /* token: NULL for none */
+    const struct post_tls *tls;     /* NULL: no files */
     const char *encoding;           /* encoding of the body, such as gzip; NULL: none */
     bool otlp; /* the server speaks OTLP, which has rules of its own for retries and answers */
     const void *body;

@@ -270,6 +270,7 @@ int push_run(const struct push_options *options) {
     static struct push push;
     push = (struct push){.options = options, .fleet = {.wanted = options->wanted}};
     push.outbox.token = options->token;
+    push.outbox.tls = options->tls;
     push.outbox.json = options->json;
     push.outbox.room = options->server.engine == ENGINE_PUSHGATEWAY ? 1 : PROFILES_MOST;
     /* A waiting profile of a process that still runs is never older than this, because newer

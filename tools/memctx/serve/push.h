@@ -8,11 +8,13 @@
 
 #include "serve/engine.h"
 #include "serve/fleet.h"
+#include "serve/post.h"
 
 struct push_options {
     struct fleet_wanted wanted;
     struct engine_server server;
     const char *token; /* NULL: none */
+    struct post_tls tls;
     int64_t every_ms;
     int64_t limit_samples;
     bool once, json;

@@ -24,6 +24,9 @@ enum {
     OPTION_EVERY,
     OPTION_ONCE,
     OPTION_TOKEN,
+    OPTION_CA_FILE,
+    OPTION_CERT,
+    OPTION_KEY,
     OPTION_LIMIT_SAMPLES,
     OPTION_CHECK,
     OPTION_JSON
@@ -40,6 +43,9 @@ static const struct option options_list[] = {
     {"every", required_argument, NULL, OPTION_EVERY},
     {"once", no_argument, NULL, OPTION_ONCE},
     {"token-file", required_argument, NULL, OPTION_TOKEN},
+    {"ca-file", required_argument, NULL, OPTION_CA_FILE},
+    {"cert", required_argument, NULL, OPTION_CERT},
+    {"key", required_argument, NULL, OPTION_KEY},
     {"limit-samples", required_argument, NULL, OPTION_LIMIT_SAMPLES},
     {"check", no_argument, NULL, OPTION_CHECK},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -77,6 +83,22 @@ static void check(const struct push_options *options) {
         cli_usage("push needs the server: --pyroscope, --parca, --otlp or --pushgateway URL");
 }
 
+/* Checks the files for TLS, so that a mistake is told now and not at the first request. */
+static void check_tls(const struct push_options *options) {
+    const struct post_tls *tls = &options->tls;
+    if (!tls->certificate != !tls->key)
+        cli_usage("--cert and --key need each other; give both");
+    if ((tls->ca_file || tls->key) && strncasecmp(options->server.url, "https://", 8) != 0)
+        cli_usage("%s needs a URL that begins with https://; got \"%s\"",
+                  tls->ca_file ? "--ca-file" : "--cert", options->server.url);
+    if (tls->ca_file)
+        serving_check_pem("--ca-file", tls->ca_file, false);
+    if (tls->key) {
+        serving_check_pem("--cert", tls->certificate, false);
+        serving_check_pem("--key", tls->key, true);
+    }
+}
+
 static void take_option(struct push_options *options, int option) {
     struct engine_server *server = &options->server;
     switch (option) {
@@ -91,6 +113,9 @@ static void take_option(struct push_options *options, int option) {
         break;
     case OPTION_ONCE: options->once = true; break;
     case OPTION_JSON: options->json = true; break;
+    case OPTION_CA_FILE: options->tls.ca_file = optarg; break;
+    case OPTION_CERT: options->tls.certificate = optarg; break;
+    case OPTION_KEY: options->tls.key = optarg; break;
     default:
         options->limit_samples = cli_parse_number("--limit-samples", optarg, 1, INT32_MAX);
         break;
@@ -115,6 +140,7 @@ static struct push_options parse(int argc, char **argv, bool *only_check) {
     options.wanted.words = (const char *const *)argv + optind;
     options.wanted.word_count = (size_t)(argc - optind);
     check(&options);
+    check_tls(&options);
     add_labels(&options.server, labels, label_count);
     free(labels);
     options.token = token ? serving_read_token(token) : NULL;

@@ -4,36 +4,104 @@
 #include "verbs/serving.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "diagnosis/conditions.h"
 #include "target/target.h"
 
 #define SECRET_MAX 65536 /* bytes of a file with a token, a certificate or a key */
+#define SECRET_MS 10000  /* longest time for reading one from a pipe */
 #define TOKEN_MIN 16     /* least characters of a token */
 #define EVERY_MS_MIN 100
 
-char *serving_read_file(const char *option, const char *path, bool private) {
+/* Returns what a file is if a secret cannot be read from it; NULL: it can. A FIFO is what a shell
+ * makes of <(COMMAND). `again`: the file will be read several times, which a FIFO does not allow.
+ */
+static const char *unfit(mode_t mode, bool again) {
+    if (S_ISREG(mode) || (S_ISFIFO(mode) && !again))
+        return NULL;
+    return S_ISFIFO(mode)   ? "a pipe, but each connection reads it anew"
+           : S_ISDIR(mode)  ? "a directory"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+/* Opens the file so that neither open nor read waits for somebody who writes to a FIFO. */
+static int open_secret(const char *option, const char *path, bool again) {
+    struct stat status;
+    int fd = -1;
+    if (stat(path, &status) == 0) {
+        const char *kind = unfit(status.st_mode, again);
+        if (kind)
+            cli_die(CLI_USAGE, "%s: %s is %s; name a file", option, path, kind);
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    }
+    if (fd < 0)
+        cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+    return fd;
+}
+
+/* Reads up to `room` bytes, to the end of the file. A FIFO ends when nobody has it open for writing
+ * any more. Returns the number of bytes. */
+static size_t read_secret(const char *option, const char *path, int fd, char *to, size_t room) {
+    int64_t until_ms = clock_now_ms() + SECRET_MS;
+    struct pollfd entry = {.fd = fd, .events = POLLIN};
+    size_t length = 0;
+    while (length < room) {
+        int64_t left_ms = until_ms - clock_now_ms();
+        /* poll comes first: read of a FIFO that nobody has opened for writing yet returns 0 */
+        if (poll(&entry, 1, left_ms < 0 ? 0 : (int)left_ms) == 0)
+            cli_die(CLI_USAGE, "%s: nobody wrote the end of %s, a pipe, within %d s; name a file",
+                    option, path, SECRET_MS / 1000);
+        ssize_t got = read(fd, to + length, room - length);
+        if (got == 0)
+            break;
+        if (got < 0 && errno != EAGAIN && errno != EINTR)
+            cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+        length += got > 0 ? (size_t)got : 0;
+    }
+    return length;
+}
+
+static char *read_text(const char *option, const char *path, bool private, bool again) {
     char *text = cli_alloc(SECRET_MAX + 1, 1);
     struct stat status;
-    FILE *file = fopen(path, "re");
-    if (!file)
-        cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
-    size_t length = fread(text, 1, SECRET_MAX, file);
-    if (ferror(file))
-        cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+    int fd = open_secret(option, path, again);
+    size_t length = read_secret(option, path, fd, text, SECRET_MAX);
     if (strlen(text) != length || length == 0 || length == SECRET_MAX) {
         cli_die(CLI_USAGE, "%s: %s is %s; name a file of text", option, path,
                 length == 0            ? "empty"
                 : length == SECRET_MAX ? "too long"
                                        : "not text");
     }
-    if (private && fstat(fileno(file), &status) == 0 && (status.st_mode & 077) != 0)
+    if (private && fstat(fd, &status) == 0 && (status.st_mode & 077) != 0)
         cli_warn("%s: other users may read %s; chmod 600 %s", option, path, path);
-    fclose(file);
+    close(fd);
     return text;
+}
+
+char *serving_read_file(const char *option, const char *path, bool private) {
+    return read_text(option, path, private, false);
+}
+
+void serving_check_pem(const char *option, const char *path, bool private) {
+    char *text = read_text(option, path, private, true);
+    const char *wanted = private ? "PRIVATE KEY-----" : "-----BEGIN CERTIFICATE-----";
+    if (!strstr(text, wanted))
+        cli_die(CLI_USAGE, "%s: %s has no %s in PEM, which has a line with \"%s\"", option, path,
+                private ? "key" : "certificate", wanted);
+    if (private && strstr(text, "ENCRYPTED"))
+        cli_die(CLI_USAGE,
+                "%s: the key in %s needs a password; write it without one, such as with "
+                "openssl pkey",
+                option, path);
+    free(text);
 }
 
 char *serving_read_token(const char *path) {
