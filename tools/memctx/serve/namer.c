@@ -23,6 +23,7 @@
 #include "model/shorten.h"
 #include "model/who.h"
 #include "names/symbols.h"
+#include "serve/known_names.h"
 #include "target/target.h"
 
 #define ENTRIES 8192U /* slots; the table is emptied when half of them are in use */
@@ -113,6 +114,7 @@ void namer_share_turns(void) {
     size_t bytes = TURNS_MAX * sizeof *turns;
     if (turns)
         return;
+    known_names_share();
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return;
@@ -279,6 +281,45 @@ static int hush(void) {
     return messages;
 }
 
+static void write_label(const struct model *model, uint32_t index, const char *label,
+                        FILE *answer) {
+    fprintf(answer, "%" PRIu64 " %s\n", hash_path(model, index), label);
+}
+
+/* Writes the labels if all of them are known from other processes. */
+static bool write_known(const struct model *model, pid_t pid, const struct namer_wish *wishes,
+                        size_t count, FILE *answer) {
+    char **labels = cli_alloc(count, sizeof *labels);
+    bool known = true;
+    for (size_t i = 0; known && i < count; i++) {
+        uint32_t index = model_find_context(model, wishes[i].id);
+        if (index == WIRE_NONE)
+            continue;
+        labels[i] = known_names_find(known_names_key(model, index, pid));
+        known = labels[i] != NULL;
+    }
+    for (size_t i = 0; known && i < count; i++)
+        if (labels[i])
+            write_label(model, model_find_context(model, wishes[i].id), labels[i], answer);
+    for (size_t i = 0; i < count; i++)
+        free(labels[i]);
+    free(labels);
+    return known;
+}
+
+static void write_labels(const struct model *model, pid_t pid, const struct namer_wish *wishes,
+                         size_t count, FILE *answer) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t index = model_find_context(model, wishes[i].id);
+        if (index == WIRE_NONE)
+            continue;
+        char *label = make_label(model, index);
+        write_label(model, index, label, answer);
+        known_names_add(known_names_key(model, index, pid), label);
+        free(label);
+    }
+}
+
 /* Loads the paths, and writes "HASH LABEL" for each path to `answer`. Prints no message if the
  * process cannot be read: it has ended, as processes do all the time on a whole machine, or its
  * memctx_up tells. With `notes` it prints why names of a file are left out. */
@@ -309,16 +350,13 @@ static _Noreturn void run_child(pid_t pid, bool notes, const struct namer_wish *
     target_ask_head(&target, WIRE_DUMP_END);
     if (!loader_link(loader))
         cli_die_failure(&target.failure);
-    struct symbols_options options = {.live_pid = target.facts.thread,
-                                      .inner_pid = target.facts.inner_pid};
-    if (notes && messages >= 0)
-        dup2(messages, STDERR_FILENO);
-    symbols_finish(symbols_begin(&model, &options), &model);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t index = model_find_context(&model, wishes[i].id);
-        if (index != WIRE_NONE)
-            fprintf(answer, "%" PRIu64 " %s\n", hash_path(&model, index),
-                    make_label(&model, index));
+    if (!write_known(&model, target.facts.pid, wishes, count, answer)) {
+        struct symbols_options options = {.live_pid = target.facts.thread,
+                                          .inner_pid = target.facts.inner_pid};
+        if (notes && messages >= 0)
+            dup2(messages, STDERR_FILENO);
+        symbols_finish(symbols_begin(&model, &options), &model);
+        write_labels(&model, target.facts.pid, wishes, count, answer);
     }
     _exit(fclose(answer) == 0 ? 0 : 1);
 }

@@ -20,7 +20,7 @@
 
 /* greatest number of characters of a context's name or path in a label */
 #define NAME_CHARACTERS 128
-#define NAMES_WAIT_MS 1000 /* a scrape waits at most this long for names of new paths */
+#define NAMES_WAIT_MS 400 /* a scrape waits for names of new paths until it has taken this long */
 /* after this many scrapes the teller is replaced, which frees its memory */
 #define SCRAPES_MAX 20000
 
@@ -315,8 +315,8 @@ static void tell_contexts(FILE *file, const struct scrape *scrape) {
         free(rows[i].labels);
 }
 
-/* Writes the answer to a scrape. Waits up to NAMES_WAIT_MS for names, so that the first scrape has
- * them too. */
+/* Writes the answer to a scrape. Waits for names until NAMES_WAIT_MS after the beginning, so that
+ * the first scrape has them too. */
 static void tell(struct teller *teller, FILE *file) {
     struct scrape scrape;
     double began_s = clock_now_s();
@@ -324,7 +324,8 @@ static void tell(struct teller *teller, FILE *file) {
         fprintf(file, "!%s", teller->failure.text);
         return;
     }
-    namer_take(&teller->namer, NAMES_WAIT_MS);
+    int64_t left_ms = NAMES_WAIT_MS - (int64_t)((clock_now_s() - began_s) * 1000);
+    namer_take(&teller->namer, left_ms > 0 ? (int)left_ms : 0);
     for (size_t i = 0; i < scrape.survey.path_count; i++)
         namer_find(&teller->namer, scrape.paths[i].hash, &scrape.labels[i]);
     exposition_put_seconds(file, FAMILY_SCRAPE_SECONDS, clock_now_s() - began_s);
