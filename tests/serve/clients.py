@@ -4,6 +4,8 @@ thousand at once, clients that leave."""
 import contextlib
 import os
 import re
+import resource
+import select
 import signal
 import socket
 import ssl
@@ -321,8 +323,8 @@ def a_thousand_scrapes_at_once():
 
 @test
 def slow_clients_hold_nobody_up():
-    with served() as target, Server(target.runtime,
-                                    target.pid) as server, contextlib.ExitStack() as stack:
+    with served() as target, Server(target.runtime, target.pid, preexec_fn=few_connections) as \
+            server, contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.raw()) for _ in range(100)]
         for one in slow:
             one.sendall(b"GET /metrics HT")
@@ -336,6 +338,53 @@ def slow_clients_hold_nobody_up():
         check_equal({one.recv(1) for one in slow}, {b""}, "what slow clients get")
         check(all(one.fileno() >= 0 for one in more), "the clients that took the other connections")
         return f"all connections were taken for {took:.1f} s"
+
+
+def few_connections():
+    """Runs in the child process that becomes the server: 128 connections are all that it takes."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
+
+
+def ended(clients):
+    """The number of clients whose connection the server has ended."""
+    poll = select.poll()
+    for one in clients:
+        poll.register(one, select.POLLIN | select.POLLRDHUP)
+    return len(poll.poll(0))
+
+
+@test
+def idle_clients_hold_nobody_up():
+    """When clients that send no whole request have taken all connections, the server ends some of
+    them, and a client with a request gets its answer. As long as a connection is free, idle clients
+    keep theirs for 5 s."""
+    with served() as target, contextlib.ExitStack() as stack:
+        with Server(target.runtime, target.pid, preexec_fn=few_connections) as server:
+            server.get("/metrics")
+            # With the usual 5 s for each, 3000 clients would take all connections for 117 s.
+            for begin, count in ((b"", 3000), (b"GET /metrics HT", 500), (b"\x16\x03\x01", 500)):
+                idle = [stack.enter_context(server.raw()) for _ in range(count)]
+                for one in idle:
+                    with contextlib.suppress(OSError):
+                        one.sendall(begin)
+                for _ in range(3):
+                    server.get("/metrics")
+                check(ended(idle) >= count - 128,
+                      f"{begin}: {ended(idle)} of {count} were ended")
+            files = len(os.listdir(f"/proc/{server.process.pid}/fd"))
+            check(files < 200, f"the server has {files} descriptors open")
+            # A client that gets events is not idle, and a client that waits for a profile is not.
+            with server.raw() as events, server.raw() as profile:
+                events.sendall(f"GET /p/{target.pid}/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+                               .encode())
+                profile.sendall(b"GET /debug/pprof/allocs?seconds=2 HTTP/1.1\r\n"
+                                b"Host: localhost\r\nConnection: close\r\n\r\n")
+                check(events.recv(12) == b"HTTP/1.1 200", "no events")
+                more = [stack.enter_context(server.raw()) for _ in range(500)]
+                server.get("/metrics")
+                check_equal(profile.recv(12), b"HTTP/1.1 200", "profile")
+                check(ended(more) >= 500 - 128, f"{ended(more)} of 500 were ended")
+                check(events.recv(1 << 16), "the client of events was ended")
 
 
 @test

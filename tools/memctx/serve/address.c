@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 1024 /* greatest number of clients that wait for a connection */
+#define BACKLOG 4096 /* greatest number of clients that wait for a connection */
 
 static bool parse_unix(struct address *address, const char *path, struct cli_failure *failure) {
     struct sockaddr_un *to = (struct sockaddr_un *)&address->socket;

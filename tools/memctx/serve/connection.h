@@ -9,7 +9,9 @@
 
 struct connection {
     int fd;
-    int64_t since_ms; /* when the connection began, or when its last request was answered */
+    /* when the connection or its request began, the server made the answer, or the request ended */
+    int64_t since_ms;
+    bool asks;  /* a request is under way: its head has come, its answer has not been sent yet */
     bool waits; /* true while the client waits for the server; such a connection is not ended */
     bool long_query; /* the query of the request that comes was cut off, because it was too long */
     struct connection *next;

@@ -6,13 +6,24 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "serve/waiting.h"
 
-#define CONNECTIONS_MAX 128 /* more clients wait until a connection ends */
+/* Greatest and least value of the limit of connections. More clients wait until a connection ends.
+ */
+#define CONNECTIONS_MAX 2048
+#define CONNECTIONS_MIN 128
+#define CONNECTION_BYTES 65536 /* upper bound for the memory of a connection without TLS */
+#define TLS_SHARE 4            /* a connection with TLS takes so many times the memory */
+#define OTHER_FDS 512          /* descriptors that the server needs for all but connections */
+/* While all connections are taken, the server ends connections on which it waits for the client,
+ * once no request was under way for QUIET_MS, or one was under way for SLOW_MS. */
+#define QUIET_MS 100
+#define SLOW_MS 5000
 /* RFC 8996 forbids TLS 1.0 and 1.1, but GnuTLS accepts them by default. */
 #define TLS_PRIORITIES "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"
 /* Longer queries, and queries with more arguments, are refused. Other requests are far shorter. */
@@ -56,6 +67,8 @@ static enum MHD_Result handle(void *closure, struct MHD_Connection *http, const 
         request->head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
         request->connection =
             mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+        request->connection->asks = true;
+        request->connection->since_ms = clock_now_ms();
         if (request->head || strcmp(method, MHD_HTTP_METHOD_GET) == 0)
             return MHD_YES;
         return waiting_refuse(request, MHD_HTTP_METHOD_NOT_ALLOWED,
@@ -84,6 +97,7 @@ static void end_request(void *closure, struct MHD_Connection *http, void **state
         watched->wanted_ms = clock_now_ms();
     if (request) {
         waiting_drop_answer(request);
+        request->connection->asks = false;
         request->connection->since_ms = clock_now_ms();
         free(request);
     }
@@ -98,11 +112,13 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
         connection->fd =
             mhd.get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         connection->since_ms = clock_now_ms();
+        server->connection_count++;
         connection->next = server->connections;
         server->connections = *context = connection;
         return;
     }
     server->again = true;
+    server->connection_count--;
     struct connection **at = &server->connections;
     while (*at && *at != *context)
         at = &(*at)->next;
@@ -112,11 +128,30 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
     *context = NULL;
 }
 
-/* Ends connections whose clients send or read too slowly. */
+/* Ends connections whose clients send or read too slowly. If all connections are taken, perhaps by
+ * thousands of clients that never send a request, much less time is too slow: then the clients that
+ * ask for something get a connection soon. */
 static void end_overdue(const struct server *server) {
-    for (const struct connection *at = server->connections; at; at = at->next)
-        if (!at->waits && clock_now_ms() - at->since_ms > TRANSFER_MS)
+    bool full = server->connection_count >= server->connections_most;
+    int64_t now_ms = clock_now_ms();
+    for (const struct connection *at = server->connections; at; at = at->next) {
+        int64_t most_ms = !full ? TRANSFER_MS : at->asks ? SLOW_MS : QUIET_MS;
+        if (!at->waits && now_ms - at->since_ms > most_ms)
             shutdown(at->fd, SHUT_RDWR);
+    }
+}
+
+/* Returns the limit of connections. They take at most a quarter of the memory that this process may
+ * have, and leave OTHER_FDS descriptors. */
+static unsigned find_connections_most(bool tls) {
+    struct rlimit files, memory;
+    rlim_t most = tls ? CONNECTIONS_MAX / TLS_SHARE : CONNECTIONS_MAX;
+    rlim_t bytes = tls ? CONNECTION_BYTES * TLS_SHARE : CONNECTION_BYTES;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < most + OTHER_FDS)
+        most = files.rlim_cur > OTHER_FDS ? files.rlim_cur - OTHER_FDS : 0;
+    if (getrlimit(RLIMIT_DATA, &memory) == 0 && memory.rlim_cur / 4 / bytes < most)
+        most = memory.rlim_cur / 4 / bytes;
+    return most < CONNECTIONS_MIN ? CONNECTIONS_MIN : (unsigned)most;
 }
 
 /* --- the loop -------------------------------------------------------------------------------- */
@@ -128,7 +163,7 @@ static void drop_gone(struct server *server, const struct pollfd *entry) {
     struct waiting *request = server->waiting;
     while (request && request->connection->fd != entry->fd)
         request = request->next;
-    if (!request || entry->revents == 0)
+    if (!request)
         return;
     if ((entry->revents & ~POLLRDHUP) == 0 && request->query.kind != REQUEST_ALLOCS)
         request->half_closed = true;
@@ -147,6 +182,8 @@ static int timeout_ms(const struct server *server) {
         most = left < 0 ? 0 : left < most ? (int)left + 1 : most;
     }
     most = watching_timeout_ms(&server->watching, most);
+    if (server->connection_count >= server->connections_most && most > QUIET_MS)
+        most = QUIET_MS;
     if (mhd.get_timeout(server->daemon, &wanted) == MHD_YES && wanted < (unsigned)most)
         most = (int)wanted;
     return most;
@@ -180,7 +217,8 @@ static bool run_once(struct server *server) {
         return false;
     fleet_read(&server->fleet, entries + first, tellers);
     for (size_t i = gone; i < silent; i++)
-        drop_gone(server, &entries[i]);
+        if (entries[i].revents != 0)
+            drop_gone(server, &entries[i]);
     listeners_read(&server->watching.listeners, entries + silent, count - silent);
     waiting_run_jobs(server);
     watching_run(&server->watching);
@@ -229,9 +267,10 @@ static bool start(struct server *server, int fd) {
         *item++ = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, TLS_PRIORITIES};
     }
     *item = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+    server->connections_most = find_connections_most(tls);
     server->daemon = mhd.start_daemon(
         flags | (tls ? MHD_USE_TLS : 0), 0, NULL, NULL, handle, server, MHD_OPTION_EXTERNAL_LOGGER,
-        log_line, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+        log_line, server, MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->connections_most,
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_S, MHD_OPTION_NOTIFY_COMPLETED, end_request,
         server, MHD_OPTION_NOTIFY_CONNECTION, note_connection, server, MHD_OPTION_UNESCAPE_CALLBACK,
         unescape, NULL, MHD_OPTION_URI_LOG_CALLBACK, begin_address, server, MHD_OPTION_ARRAY, items,

@@ -44,6 +44,7 @@ struct server {
     struct job jobs[JOBS_MAX];
     struct waiting *waiting;
     struct connection *connections;
+    size_t connection_count, connections_most; /* most: further clients are not accepted */
     bool again;   /* a connection has ended: a waiting client may be accepted */
     bool started; /* the HTTP library runs; messages that it logs from now on are not printed */
     int signals;
