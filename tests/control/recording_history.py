@@ -227,6 +227,35 @@ def frag_of_a_recording_names_the_path_that_holds_pages():
 
 
 @test
+def pages_that_paths_of_a_recording_share_are_not_known():
+    """1024 call paths keep pages that they share with each other only. frag and doctor of the
+    process say that all of these pages come back. The recording has only the sum of what each path
+    holds, so there the figure is a lower bound, and both say so."""
+    program = harness.build_program("examples/sessions.c")
+    with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
+        argv = [harness.CLI, "run", f"--record={directory}", "--", program]
+        with harness.Target(argv, runtime, preload=False) as target:
+            check_equal(target.hear(), "answered", "first line of the target")
+            path = os.path.join(directory, f"memctx-{target.pid}-sessions.rec")
+            ready = time.time()
+            wait_until(lambda: os.path.exists(path) and moments_of(read(path)) and
+                       wall_s(moments_of(read(path))[-1]) > ready, "a moment with holes", 120)
+            live = " ".join(run_cli("doctor", target.pid, env=target.cli_env).stdout.split())
+            _, live_frag = pinners_of(str(target.pid))
+            target.kill()
+        check("freeing all these chunks returns these pages" in live, live)
+        check_equal([one["alone_exact"] for one in live_frag["pinners"]], [True], "of the process")
+        _, frag = pinners_of(path)
+        (pinner, *_), (alive, *_) = frag["pinners"], live_frag["pinners"]
+        check_equal(pinner["alone_exact"], False, f"pinner {pinner}")
+        check(pinner["alone_bytes"] < alive["alone_bytes"] // 4, f"{pinner} and {alive}")
+        text = " ".join(run_cli("doctor", path).stdout.split())
+        check("freeing all these chunks returns at least " in text, text)
+        text = run_cli("frag", path).stdout
+        check(re.search(r"\n +>= [0-9]+  ", text), text)
+
+
+@test
 def recording_has_the_latest_identifier():
     """The last moment names a context by the identifier that it had at that moment. The directory
     before the last one is still there, because the process may end while it writes one."""

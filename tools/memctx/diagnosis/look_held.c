@@ -70,9 +70,10 @@ static enum severity severity_of_suspect(const struct look *look,
 
 /* Returns a text: how much is empty in the pages of a suspect, and how much comes back if it frees
  * its chunks. If other contexts have chunks in these pages, less comes back than is empty:
- * `alone_free` is the part of `empty` that comes back. */
+ * `alone_free` is the part of `empty` that comes back. `least`: pages that only contexts of
+ * the suspect share are not known, so more may come back. */
 static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, int64_t empty,
-                        int64_t alone, int64_t alone_free) {
+                        int64_t alone, int64_t alone_free, bool least) {
     double per_cent = 100 * share(empty, look->rss_bytes);
     if (alone >= empty && alone_free >= empty - empty / SHARED_PART)
         return cli_format(
@@ -80,6 +81,13 @@ static char *tell_pages(const struct look *look, int64_t chunks, int64_t asked, 
             "empty, %.0f %% of the resident set; freeing all these chunks returns "
             "these pages",
             chunks, look_bytes(asked), look_bytes(alone), look_bytes(empty), per_cent);
+    if (least)
+        return cli_format(
+            "%" PRId64 " chunks, %s in all, help to keep %s of otherwise empty space in pages, "
+            "%.0f %% of the resident set; freeing all these chunks returns at least "
+            "%s of pages: the recording does not say which pages they share with each "
+            "other only",
+            chunks, look_bytes(asked), look_bytes(empty), per_cent, look_bytes(alone));
     return cli_format("%" PRId64
                       " chunks, %s in all, help to keep %s of otherwise empty space in pages, %.0f "
                       "%% of the resident set; freeing all these chunks returns %s of pages, "
@@ -119,8 +127,9 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
         }
         finding->verdict = cli_format("%s of free memory are held by %" PRId64 " live chunks",
                                       look_bytes(bytes), chunks);
-        finding->evidence = tell_pages(look, chunks, SUM_OVER(look, suspect, requested_bytes),
-                                       bytes, alone, alone_free);
+        finding->evidence =
+            tell_pages(look, chunks, SUM_OVER(look, suspect, requested_bytes), bytes, alone,
+                       alone_free, holders_know_least(model, suspect->members, suspect->count));
         finding->action = look_closer(look, "frag", "", finding);
     }
     blame_free(&blame);

@@ -158,15 +158,28 @@ static char *write_ages(const struct pinner *pinner, const struct model *model) 
     return cli_format("age of the oldest: %s, of the median: %s", oldest, median);
 }
 
+/* Returns true if more than alone_bytes may come back: a recording does not say which pages only
+ * the members share. */
+static bool is_least(const struct pinner *pinner, const struct model *model) {
+    return pinner->sum.shared_free > 0 &&
+           holders_know_least(model, pinner->suspect->members, pinner->suspect->count);
+}
+
 static void print_pinner(const struct pinner *pinner, const struct model *model, int64_t functions,
                          bool human) {
     char back[RENDER_NUMBER_BYTES], asked[RENDER_NUMBER_BYTES], empty[RENDER_NUMBER_BYTES];
     char shared[RENDER_NUMBER_BYTES];
     const struct holder *sum = &pinner->sum;
-    printf("%*s  ", TEXT_COLUMN - 2, render_bytes(back, sum->alone_bytes, human));
+    char *mark = cli_format("%s%s", is_least(pinner, model) ? ">= " : "",
+                            render_bytes(back, sum->alone_bytes, human));
+    printf("%*s  ", TEXT_COLUMN - 2, mark);
+    free(mark);
     print_path(pinner, model, functions);
     char *together = sum->shared_free > 0
-                         ? cli_format(", and %s together with other contexts",
+                         ? cli_format(is_least(pinner, model)
+                                          ? ", and %s together with each other or with other "
+                                            "contexts (the recording does not say with which)"
+                                          : ", and %s together with other contexts",
                                       render_bytes(shared, sum->shared_free, human))
                          : cli_copy("");
     char *age = holders_recorded(model) ? cli_copy("") : write_ages(pinner, model);
@@ -246,6 +259,7 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
     json_put_integer(json, "alone_bytes", sum->alone_bytes);
     json_put_integer(json, "alone_free_bytes", sum->alone_free);
     json_put_integer(json, "shared_free_bytes", sum->shared_free);
+    json_put_boolean(json, "alone_exact", !is_least(pinner, model));
     bool ages = !holders_recorded(model);
     if (ages)
         json_put_decimal(json, "oldest_age_s", holders_seconds(sum->oldest));

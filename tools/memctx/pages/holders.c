@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <memctx/record.h>
+
 #include "model/memory.h"
 #include "pages/policies.h"
 
@@ -193,6 +195,11 @@ static void add_page(struct holders *holders, const struct model *model,
 
 bool holders_recorded(const struct model *model) {
     return model->recording && model->recording->paged;
+}
+
+bool holders_know_least(const struct model *model, const uint32_t *members, size_t count) {
+    uint32_t id = count > 0 ? model->contexts[members[0]].id : WIRE_NONE;
+    return holders_recorded(model) && (count > 1 || id == RECORD_REST || id == RECORD_FORGOTTEN);
 }
 
 struct holder holders_look(const struct holders *holders, const struct model *model,

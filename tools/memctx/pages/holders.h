@@ -53,6 +53,9 @@ void holders_make(struct holders *holders, const struct model *model);
 /* Returns true for a recorded moment that has sums over the pages of each context. `list` is NULL
  * then: single pages, ages and predictions are not known. */
 bool holders_recorded(const struct model *model);
+/* Returns true if the pages that the members alone keep in use may be more than holders_alone says:
+ * a recording does not say which pages only these contexts share, nor those of a sum's contexts. */
+bool holders_know_least(const struct model *model, const uint32_t *members, size_t count);
 /* Returns the figures of a context from `list`, or from such a moment. */
 struct holder holders_look(const struct holders *holders, const struct model *model,
                            uint32_t context);
