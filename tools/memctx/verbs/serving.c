@@ -15,9 +15,10 @@
 #include "diagnosis/conditions.h"
 #include "target/target.h"
 
-#define SECRET_MAX 65536 /* bytes of a file with a token, a certificate or a key */
-#define SECRET_MS 10000  /* longest time for reading one from a pipe */
-#define TOKEN_MIN 16     /* least characters of a token */
+#define SECRET_MAX 65536     /* bytes of a file with a token, a certificate or a key */
+#define BUNDLE_MAX (4 << 20) /* bytes of a file with the certificates of authorities */
+#define SECRET_MS 10000      /* longest time for reading one from a pipe */
+#define TOKEN_MIN 16         /* least characters of a token */
 #define EVERY_MS_MIN 100
 
 /* Returns what a file is if a secret cannot be read from it; NULL: it can. A FIFO is what a shell
@@ -70,15 +71,16 @@ static size_t read_secret(const char *option, const char *path, int fd, char *to
 }
 
 static char *read_text(const char *option, const char *path, bool private, bool again) {
-    char *text = cli_alloc(SECRET_MAX + 1, 1);
+    size_t most = again ? BUNDLE_MAX : SECRET_MAX;
+    char *text = cli_alloc(most + 1, 1);
     struct stat status;
     int fd = open_secret(option, path, again);
-    size_t length = read_secret(option, path, fd, text, SECRET_MAX);
-    if (strlen(text) != length || length == 0 || length == SECRET_MAX) {
+    size_t length = read_secret(option, path, fd, text, most);
+    if (strlen(text) != length || length == 0 || length == most) {
         cli_die(CLI_USAGE, "%s: %s is %s; name a file of text", option, path,
-                length == 0            ? "empty"
-                : length == SECRET_MAX ? "too long"
-                                       : "not text");
+                length == 0      ? "empty"
+                : length == most ? "too long"
+                                 : "not text");
     }
     if (private && fstat(fd, &status) == 0 && (status.st_mode & 077) != 0)
         cli_warn("%s: other users may read %s; chmod 600 %s", option, path, path);
