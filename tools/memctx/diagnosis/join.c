@@ -349,7 +349,8 @@ static void find_causes(const struct join_tree *tree, const struct blame *blame,
 }
 
 /* True if both nodes are one function, and its callers are the same functions up to a node that
- * both paths have in common, but that the path to `less` lacks the outermost of these callers. */
+ * both paths have in common, but that the path to `less` lacks the outermost of these callers. A
+ * caller that the compiler divided in two has two nodes. */
 static bool lacks_caller(const struct join_tree *tree, uint32_t less, uint32_t more) {
     const struct join_node *nodes = tree->nodes;
     if (nodes[less].key != nodes[more].key)
@@ -358,6 +359,9 @@ static bool lacks_caller(const struct join_tree *tree, uint32_t less, uint32_t m
         less = nodes[less].parent;
         more = nodes[more].parent;
     }
+    while (less != more && nodes[more].parent != 0 &&
+           nodes[nodes[more].parent].key == nodes[more].key)
+        more = nodes[more].parent;
     return less != more && nodes[more].parent == less;
 }
 
@@ -395,6 +399,19 @@ static void join_tail_calls(const struct join_tree *tree, const struct blame *bl
 
 /* --- joining --------------------------------------------------------------------------------- */
 
+/* True if the path from `step` outwards ends in a recursion: its outermost function stands farther
+ * in, too. Then the path was cut off, and the caller of the recursion is missing. */
+static bool ends_in_recursion(const struct model *model, struct who_step step) {
+    struct who_step last = {WIRE_NONE, 0};
+    for (struct who_step at = step; at.context != WIRE_NONE; at = who_next(model, at))
+        if (who_kind_of(model, at) <= WHO_MAIN)
+            last = at;
+    if (last.context == WIRE_NONE)
+        return false;
+    struct who_step found = who_find(model, step, last);
+    return found.context != last.context || found.function != last.function;
+}
+
 /* Makes one suspect of all suspects with the cause causes[first]. The joined suspect takes the
  * place of suspect `first`; the other suspects are left without members. */
 static void join(struct blame *blame, const struct join_tree *tree, const uint32_t *causes,
@@ -421,6 +438,13 @@ static void join(struct blame *blame, const struct join_tree *tree, const uint32
     /* otherwise the path of `largest` was cut off before this function */
     if (common.context != WIRE_NONE)
         sum.common = common;
+    bool cut = sum.common.context != WIRE_NONE && ends_in_recursion(model, sum.common);
+    for (size_t i = 1; i < sum.count && cut; i++) {
+        common = who_find(model, who_first(model, sum.members[i]), sum.common);
+        cut = common.context == WIRE_NONE || ends_in_recursion(model, common);
+        if (!cut)
+            sum.common = common;
+    }
     blame->suspects[first] = sum;
 }
 

@@ -81,8 +81,9 @@ static bool find_through(const struct model *model, const struct finding *findin
     *through = (struct who_part){.without_tails = true};
     for (; at.context != WIRE_NONE; at = next_meaning(model, &first, who_next(model, at))) {
         uint64_t key = who_key(model, at);
-        bool passes = key != common && who_has_name(model, at) &&
-                      share_through(model, finding, key) >= NEARLY_ALL;
+        if (key == common)
+            break;
+        bool passes = who_has_name(model, at) && share_through(model, finding, key) >= NEARLY_ALL;
         if (passes && !found)
             through->from = at;
         if (passes)
@@ -211,8 +212,10 @@ static char *write_harmless(const struct model *model, const struct findings *fi
         return cli_copy("no memory problem was found");
     char *others =
         findings->count > 1 ? cli_format(", and %zu more", findings->count - 1) : cli_copy("");
-    char *text = cli_format("no memory problem was found; for information only: %s%s",
-                            findings->list[0].title, others);
+    char *place = write_place(model, &findings->list[0]);
+    char *text = cli_format("no memory problem was found; for information only: %s%s%s",
+                            findings->list[0].title, place, others);
+    free(place);
     free(others);
     return text;
 }

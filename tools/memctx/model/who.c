@@ -184,12 +184,54 @@ static char *write_via(const struct model *model, struct who_step step) {
     return plain;
 }
 
-static char *write_function(const struct model *model, struct who_step step, bool brief) {
+/* True if a step farther in on the part is in the function of `step`, and is shown, too. */
+static bool was_shown(const struct model *model, const struct who_part *part, struct who_step step,
+                      enum who_kind shown) {
+    uint64_t key = who_key(model, step);
+    for (struct who_step at = part->from;
+         at.context != step.context || at.function != step.function; at = who_next(model, at))
+        if (kind_on(model, part, at) <= shown && who_key(model, at) == key)
+            return true;
+    return false;
+}
+
+/* True if both steps have one source line, or none. */
+static bool share_line(const struct model *model, struct who_step a, struct who_step b) {
+    const struct model_names *one = names_of(model, a), *other = names_of(model, b);
+    return one && other && one->functions[a.function].line == other->functions[b.function].line;
+}
+
+/* True if a step farther out on the part is in the function of `step`, which called itself. A
+ * compiler may divide a function in two, of which one calls the other or is inlined into it. Then
+ * two neighbours have one function and line, but different addresses, or one frame; that is not
+ * taken for recursion. */
+static bool calls_itself(const struct model *model, const struct who_part *part,
+                         struct who_step step) {
+    const struct model_context *contexts = model->contexts;
+    uint64_t key = who_key(model, step);
+    struct who_step next = who_next(model, step);
+    if (contexts[step.context].flags & WIRE_CONTEXT_RECURSIVE)
+        return true;
+    for (struct who_step at = next; !is_end(at, part->end); at = who_next(model, at)) {
+        if (who_key(model, at) != key)
+            continue;
+        bool neighbours = at.context == next.context && at.function == next.function;
+        bool inlined = at.context == step.context;
+        bool differ = contexts[step.context].frame->address != contexts[at.context].frame->address;
+        if (!neighbours || (!inlined && (!differ || !share_line(model, step, at))))
+            return true;
+    }
+    return false;
+}
+
+/* Writes a function: "get (pool.c:10)", or "get, pool.c:10" if `brief`. */
+static char *write_function(const struct model *model, struct who_step step, bool brief,
+                            bool calls_itself) {
     const struct model_context *context = &model->contexts[step.context];
     const struct model_names *names = names_of(model, step);
     const struct model_function *function = names ? &names->functions[step.function] : NULL;
     const char *module = module_of(model, step);
-    const char *recursive = context->flags & WIRE_CONTEXT_RECURSIVE && !brief ? ", recursive" : "";
+    const char *recursive = calls_itself && !brief ? ", recursive" : "";
     if (!function || !function->name)
         return frames_write(model, context, false);
     char *name = shorten_to_name(function->name, false), *text;
@@ -220,11 +262,21 @@ static void write_next(struct written *written, char *function) {
     written->count++;
 }
 
-/* Returns the text of a function that ended in a tail call; NULL: it is not shown. */
-static char *write_tail(const struct model_function *function, enum who_kind shown, bool brief) {
+/* Returns the kind of a function of a frame that ended in a tail call. The function is inlined if
+ * its index is not 0. */
+static enum who_kind kind_of_tail(const struct model *model, const struct model_frame *frame,
+                                  uint32_t index) {
+    const struct model_function *function = &frame->names->functions[index];
     const struct who_row *row = who_row_of(function->name);
-    if (row && row->kind > shown)
-        return NULL;
+    bool is_runtime =
+        frame->module != WIRE_NONE && who_is_runtime(frames_module_name(model, frame->module));
+    return row                                                                ? row->kind
+           : is_runtime || (index > 0 && who_is_library_file(function->file)) ? WHO_LIBRARY
+                                                                              : WHO_MEANS;
+}
+
+/* Returns the text of a function that ended in a tail call. */
+static char *write_tail(const struct model_function *function, bool brief) {
     char *name = shorten_to_name(function->name, false), *text;
     if (function->file && function->line > 0)
         text = cli_format(brief ? "%s [tail call], %s:%" PRId64 : "%s [tail call] (%s:%" PRId64 ")",
@@ -235,16 +287,16 @@ static char *write_tail(const struct model_function *function, enum who_kind sho
     return text;
 }
 
-static void write_tails(struct written *written, const struct model_tails *tails,
-                        enum who_kind shown, bool brief) {
+static void write_tails(struct written *written, const struct model *model,
+                        const struct model_tails *tails, enum who_kind shown, bool brief) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
         const struct model_names *names = tails->frames[i].names;
         /* The inlined functions come first: the function with index 0 contains them. */
         for (uint32_t k = 1; names && k <= names->count && written->count < written->most; k++) {
-            const struct model_function *function = &names->functions[k % names->count];
-            char *text = function->name ? write_tail(function, shown, brief) : NULL;
-            if (text)
-                write_next(written, text);
+            uint32_t index = k % names->count;
+            const struct model_function *function = &names->functions[index];
+            if (function->name && kind_of_tail(model, &tails->frames[i], index) <= shown)
+                write_next(written, write_tail(function, brief));
         }
     }
 }
@@ -256,12 +308,13 @@ static void write_tails_to_malloc(struct written *written, const struct model *m
     uint32_t context = part->from.context;
     if (!part->without_tails && !is_end(part->from, part->end) &&
         part->from.function == who_first(model, context).function)
-        write_tails(written, tails_to_malloc(model, &model->contexts[context]), shown, brief);
+        write_tails(written, model, tails_to_malloc(model, &model->contexts[context]), shown,
+                    brief);
 }
 
 /* Writes the functions of a part, innermost first, until the step `last` is reached or there are
- * enough functions. Returns true if the function of `last` was written. *via becomes the word for
- * functions that were left out at the inner end. */
+ * enough functions. Writes a function that calls itself only once. Returns true if the function of
+ * `last` was written. *via becomes the word for functions that were left out at the inner end. */
 static bool write_part(struct written *written, const struct model *model,
                        const struct who_part *part, struct who_step last, char **via) {
     enum who_kind shown = find_shown(model, part);
@@ -269,8 +322,10 @@ static bool write_part(struct written *written, const struct model *model,
     for (struct who_step at = part->from; !is_end(at, part->end) && written->count < written->most;
          at = who_next(model, at)) {
         bool is_shown = shows(model, part, at, shown, written->count);
-        if (is_shown) {
-            write_next(written, write_function(model, at, false));
+        if (is_shown && written->count > 0 && was_shown(model, part, at, shown)) {
+            continue;
+        } else if (is_shown) {
+            write_next(written, write_function(model, at, false, calls_itself(model, part, at)));
         } else if (written->count == 0) {
             enum who_kind kind = who_kind_of(model, at);
             if (kind == WHO_ALLOCATOR || kind == WHO_LIBRARY) {
@@ -284,7 +339,8 @@ static bool write_part(struct written *written, const struct model *model,
         if (is_end(at, last))
             return is_shown;
         if (at.function == 0)
-            write_tails(written, tails_before(model, &model->contexts[at.context]), shown, false);
+            write_tails(written, model, tails_before(model, &model->contexts[at.context]), shown,
+                        false);
     }
     return false;
 }
@@ -384,16 +440,14 @@ bool who_find_caller(const struct model *model, const struct who_part *part,
 
 /* Returns the text of the innermost of these functions that is in a source file of the program's
  * own; NULL: there is none. All others are taken for functions of the library. */
-static char *write_own_tail(const struct model_tails *tails) {
+static char *write_own_tail(const struct model *model, const struct model_tails *tails) {
     for (uint32_t i = 0; tails && i < tails->count; i++) {
         const struct model_names *names = tails->frames[i].names;
         for (uint32_t k = 1; names && k <= names->count; k++) {
             const struct model_function *function = &names->functions[k % names->count];
-            char *text = function->name && is_in_own_source(function)
-                             ? write_tail(function, WHO_MAIN, true)
-                             : NULL;
-            if (text)
-                return text;
+            if (function->name && is_in_own_source(function) &&
+                kind_of_tail(model, &tails->frames[i], k % names->count) <= WHO_MAIN)
+                return write_tail(function, true);
         }
     }
     return NULL;
@@ -406,8 +460,8 @@ char *who_write_caller(const struct model *model, const struct who_part *part,
     while (inner != caller.context && model->contexts[inner].parent != caller.context)
         inner = model->contexts[inner].parent;
     if (inner != caller.context && caller.function == who_first(model, caller.context).function)
-        text = write_own_tail(tails_before(model, &model->contexts[inner]));
-    return cli_clean_bytes(text ? text : write_function(model, caller, true));
+        text = write_own_tail(model, tails_before(model, &model->contexts[inner]));
+    return cli_clean_bytes(text ? text : write_function(model, caller, true, false));
 }
 
 /* Adds the caller that who_find_caller finds, unless it was written already. */
@@ -420,7 +474,7 @@ static void write_caller(struct written *written, const struct model *model,
     if (count > most + 1)
         write_next(written, cli_copy("..."));
     if (count > most)
-        write_next(written, write_function(model, caller, false));
+        write_next(written, write_function(model, caller, false, false));
 }
 
 char *who_write(const struct model *model, const struct who_part *part, int64_t most) {
@@ -467,9 +521,10 @@ char *who_write_short(const struct model *model, const struct who_part *part) {
     for (struct who_step at = part->from; !is_end(at, part->end) && written.count == 0;
          at = who_next(model, at))
         if (shows(model, part, at, shown, 0))
-            write_next(&written, write_function(model, at, true));
+            write_next(&written, write_function(model, at, true, false));
         else if (at.function == 0) /* a function may end in a call of strdup */
-            write_tails(&written, tails_before(model, &model->contexts[at.context]), shown, true);
+            write_tails(&written, model, tails_before(model, &model->contexts[at.context]), shown,
+                        true);
     if (written.count > 0)
         return cli_clean_bytes(written.text);
     free(written.text);
