@@ -187,7 +187,8 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
     /* The kernel's peak includes what memctx itself used at that time, which is not known. */
     int64_t peak = model_tame(model->mappings.peak_rss_bytes) - memory_own_most(&model->ledger);
     int64_t now = look->rss_bytes;
-    if (!model->has_mappings || peak - now < 64 * MIB || peak / 2 < now)
+    int64_t held = model_tame(now + look_swapped(model)); /* what is in swap was not given back */
+    if (!model->has_mappings || peak - held < 64 * MIB || peak / 2 < held)
         return;
     struct blame blame;
     int64_t *above = cli_alloc(model->figures_count, sizeof *above);

@@ -29,6 +29,10 @@ void look_use_exact_bytes(bool exact) {
     exact_bytes = exact;
 }
 
+int64_t look_swapped(const struct model *model) {
+    return model->has_mappings ? larger(0, model_tame(model->mappings.swap_bytes)) : 0;
+}
+
 const char *look_bytes(int64_t bytes) {
     static char texts[8][RENDER_NUMBER_BYTES + sizeof " bytes"];
     static unsigned next;

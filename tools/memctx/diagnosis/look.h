@@ -80,6 +80,8 @@ int64_t look_sum(const struct look *look, const struct blame_suspect *suspect, s
  * model_tame; all 0 if realloc resized no chunk. */
 struct wire_resizes look_resizes(const struct look *look, size_t number);
 
+/* Returns how many bytes of the process are in swap; 0 if that is not known. */
+int64_t look_swapped(const struct model *model);
 bool look_is_python(const struct model *model);
 /* If the program's language runtime is known to map memory itself, returns true, and sets the
  * finding's advice and action to what the runtime offers: tools, or a setting for malloc. Sets no

@@ -314,7 +314,7 @@ void look_for_untouched(struct look *look, const struct rule *rule) {
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
         int64_t bytes = suspect->figure, chunks = SUM_OVER(look, suspect, live_chunks);
-        int64_t swapped = larger(0, model_tame(model->mappings.swap_bytes));
+        int64_t swapped = look_swapped(model);
         if (!model->has_mappings ||
             swapped > bytes / 2) /* the chunks may be in use but swapped out */
             continue;

@@ -181,14 +181,25 @@ static void collect(const struct samples *samples, enum model_place_kind kind,
     }
 }
 
+/* Returns by how much the figures grew without the interval in which they grew most. */
+static int64_t grown_besides_largest(const struct mapped_trend *growth) {
+    int64_t largest = 0;
+    for (size_t i = growth->from + 1; i <= growth->to; i++)
+        largest = larger(largest, growth->values[i] - growth->values[i - 1]);
+    return growth->bytes - largest;
+}
+
 /* Growth below an old peak is no warning, because a heap grows like that between two garbage
- * collections. */
+ * collections. What is in swap counts as resident here: the process has not given it back. Nor is
+ * growth a warning if nearly all of it was in one interval, as when a program starts. */
 bool mapped_is_alarming(const struct look *look, const struct mapped_trend *growth) {
     const struct samples *samples = look->input->samples;
     const struct mapped *now = &samples->mapped[samples->mapped_count - 1].mapped;
+    int64_t held = model_tame(now->rss_bytes + look_swapped(look->model));
+    int64_t floor = floor_of(look, 4 * MIB, 5);
     return !growth->slowing && growth->count >= 4 && growth->a_day >= 64.0 * (double)MIB &&
-           growth->bytes >= floor_of(look, 4 * MIB, 5) &&
-           now->peak_bytes - now->rss_bytes <= growth->bytes / 4 + MIB;
+           growth->bytes >= floor && grown_besides_largest(growth) >= floor / 2 &&
+           now->peak_bytes - held <= growth->bytes / 4 + MIB;
 }
 
 /* Growth of pages of files is no warning, because the kernel can drop them at any time. */

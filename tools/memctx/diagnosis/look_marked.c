@@ -59,8 +59,67 @@ static struct wire_elsewhere find_now(const struct model *model) {
         .swap_bytes = model_tame(counted->counted_swap_bytes)};
 }
 
+/* The figures of one moment that tell whose pages went to swap. */
+struct moment {
+    int64_t swap_bytes;
+    int64_t resident_bytes;  /* of the library's segments: chunks and free memory */
+    int64_t requested_bytes; /* of all chunks */
+};
+
+static struct moment moment_of_mark(const struct model_mark *mark) {
+    const struct wire_elsewhere *then = &mark->elsewhere;
+    int64_t requested = mark->left_out.contexts > 0 ? mark->left_out.requested_bytes : 0;
+    for (size_t i = 0; i < mark->entry_count; i++)
+        requested = model_tame(requested + mark->entries[i].requested_bytes);
+    return (struct moment){.swap_bytes = then->swap_bytes,
+                           .resident_bytes = model_tame(mark->rss_bytes) - then->private_bytes -
+                                             then->shared_bytes - then->file_bytes,
+                           .requested_bytes = model_tame(requested)};
+}
+
+static struct moment moment_now(const struct model *model, const struct wire_elsewhere *now) {
+    return (struct moment){.swap_bytes = now->swap_bytes,
+                           .resident_bytes = model_tame(model->ledger.segments_resident) +
+                                             model_tame(model->ledger.metadata_resident),
+                           .requested_bytes = model_tame(model->totals.requested_bytes)};
+}
+
+/* Returns how much of the memory that did not come from malloc went to swap between two moments; a
+ * negative number if it came back. The kernel counts only the swap of the whole process. If the
+ * library's memory shrank although the chunks did not, so much of it is taken to be in swap. Free
+ * memory that the library gave back is then taken for memory in swap, too, so the result may be too
+ * small, but seldom too large. */
+static int64_t count_swapped(const struct moment *first, const struct moment *then) {
+    int64_t all = then->swap_bytes - first->swap_bytes;
+    int64_t wanted = first->resident_bytes + then->requested_bytes - first->requested_bytes;
+    int64_t ours = wanted - then->resident_bytes;
+    if (all >= 0)
+        return all - (ours < 0 ? 0 : ours > all ? all : ours);
+    return all - (ours > 0 ? 0 : ours < all ? all : ours);
+}
+
+/* Adds what went to swap since the first element to all elements. */
+static void add_swapped(const struct look *look, const struct wire_elsewhere *now,
+                        struct mapped_trend *growth) {
+    struct moment first = {0};
+    size_t next = 0;
+    for (size_t i = 0; i < look->model->mark_count && next + 1 < growth->count; i++) {
+        const struct model_mark *mark = &look->model->marks[i];
+        if (mark->uptime_s != growth->seconds[next])
+            continue;
+        const struct moment then = moment_of_mark(mark);
+        if (next == 0)
+            first = then;
+        growth->values[next] = larger(0, growth->values[next] + count_swapped(&first, &then));
+        next++;
+    }
+    const struct moment last = moment_now(look->model, now);
+    if (next > 0 && next + 1 == growth->count)
+        growth->values[next] = larger(0, growth->values[next] + count_swapped(&first, &last));
+}
+
 /* Collects the figures of one kind at the marks and now. If the last mark was set just now, the
- * interval behind it shows nothing. */
+ * interval behind it shows nothing. Private memory that went to swap counts as resident. */
 static void collect(const struct look *look, const struct wire_elsewhere *now,
                     enum marked_kind kind, struct mapped_trend *growth) {
     const struct model *model = look->model;
@@ -80,6 +139,8 @@ static void collect(const struct look *look, const struct wire_elsewhere *now,
     }
     growth->seconds[growth->count] = model->uptime_s;
     growth->values[growth->count++] = figure_of(now, kind);
+    if (kind == MARKED_PRIVATE)
+        add_swapped(look, now, growth);
 }
 
 /* Returns the mark of the first element of the growth. */
@@ -247,9 +308,13 @@ static void tell(struct look *look, const struct rule *rule, enum marked_kind ki
                                           bytes, share(bytes, all));
     char *where = tell_group(&group), *time = look_time(growth->watched_s);
     char *a_day = look_a_day(growth->a_day, growth->watched_s);
-    char *swap = swapped < MIB ? cli_copy("")
-                               : cli_format("; besides, %s more of the process are in swap",
-                                            look_bytes(swapped));
+    char *swap =
+        swapped < MIB
+            ? cli_copy("")
+            : cli_format("; %s more of the process are in swap than then%s", look_bytes(swapped),
+                         kind == MARKED_PRIVATE ? ", which counts here as far as it did not come "
+                                                  "from malloc"
+                                                : "");
     finding->evidence = cli_format(
         "%s grew by %s to %s in %s%s, over %zu marks and now%s%s%s", kind_names[kind],
         look_bytes(growth->bytes), look_bytes(all), time, a_day, growth->count - 1, where, swap,
