@@ -27,6 +27,7 @@
 #define CHANCE 3.0
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
+#define EVEN_INTERVALS 5 /* growth->even needs at least so many intervals */
 /* are_few_that_change: most new chunks, and their most bytes */
 #define FEW_CHUNKS 3
 #define FEW_BYTES (32 * MIB)
@@ -453,6 +454,7 @@ struct growth growth_of(struct series *series, size_t number) {
                             .bytes = series->values[trend.to] - series->values[trend.from],
                             .chunks = to->live_chunks - from->live_chunks,
                             .allocs = larger(0, to->allocs - from->allocs),
+                            .live = to->live_chunks,
                             .mean_bytes = mean_bytes(to),
                             .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
     if (is_within_chance(series, number, trend.from, trend.to) &&
@@ -460,6 +462,8 @@ struct growth growth_of(struct series *series, size_t number) {
         return (struct growth){0};
     if (trend.kind == TREND_DIPS && are_few_that_change(from, to))
         return (struct growth){0};
+    growth.even = trend.kind == TREND_STEADY && trend.to - trend.from >= EVEN_INTERVALS &&
+                  is_even(series, trend.from, trend.to);
     bool settled = has_settled(series, number, &trend);
     growth.seldom =
         trend.kind == TREND_STEADY && !trend_rises_often(series->values, series->samples->count);
@@ -485,7 +489,7 @@ static struct trend_line line_of_suspect(const struct look *look, struct series 
     size_t count = series->samples->count;
     int64_t bytes = 0;
     const struct growth *first = &growths[blame_number(&look->paths, suspect->members[0])];
-    if (suspect->count == 1 && first->kind == TREND_STEPS)
+    if (first->kind == TREND_STEPS && (suspect->count == 1 || first->in_turns))
         return first->line;
     memset(series->values, 0, count * sizeof *series->values);
     for (size_t k = 0; k < suspect->count; k++) {
@@ -523,8 +527,10 @@ static void count_per_thread(const struct look *look, const struct series *serie
 
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect) {
-    struct growth sum = {
-        .slowing = true, .seldom = true, .line = line_of_suspect(look, series, growths, suspect)};
+    struct growth sum = {.slowing = true,
+                         .seldom = true,
+                         .even = true,
+                         .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t number = blame_number(&look->paths, suspect->members[k]);
         const struct growth *part = &growths[number];
@@ -535,11 +541,14 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.bytes = model_tame(sum.bytes + part->bytes);
         sum.chunks = model_tame(sum.chunks + part->chunks);
         sum.allocs = model_tame(sum.allocs + part->allocs);
+        sum.live = model_tame(sum.live + part->live);
+        sum.in_turns = sum.in_turns || part->in_turns;
         sum.mean_bytes = larger(sum.mean_bytes, part->mean_bytes);
         sum.a_day += part->a_day;
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;
         sum.slowing = sum.slowing && part->slowing;
         sum.seldom = sum.seldom && part->seldom;
+        sum.even = sum.even && part->even;
     }
     sum.seldom = sum.seldom && !trend_rises_often(series->values, series->samples->count);
     if (sum.kind == TREND_NONE)

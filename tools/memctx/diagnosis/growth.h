@@ -18,11 +18,16 @@ struct garbage {
 struct growth {
     enum trend_kind kind;
     int64_t bytes, chunks, allocs;
+    int64_t live;       /* number of chunks, at the end */
     int64_t mean_bytes; /* mean size of the chunks, at the end */
     double a_day;       /* bytes */
     double seconds;     /* time in which it grew */
     bool slowing;       /* the growth becomes ever slower, like that of a cache that fills */
     bool seldom;        /* nearly all of the growth was in one or two intervals */
+    bool even;          /* five intervals or more added about as much each */
+    /* The growth is that of all members of its suspect, which make chunks larger in turn (turns.h).
+     * It stands in the row of the suspect's first member. */
+    bool in_turns;
     /* Set only for a suspect; NULL: the memory is not freed as garbage. */
     const struct garbage *garbage;
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */

@@ -11,10 +11,14 @@
 #include "diagnosis/origin.h"
 #include "diagnosis/replaced.h"
 #include "diagnosis/rhythm.h"
+#include "diagnosis/turns.h"
 
 #define LOADER_MOST MIB         /* so little memory of the dynamic loader is no leak */
 #define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
+/* CHUNKS_MIN chunks or more that realloc made larger, by so much in all, count as new chunks do */
+#define LARGER_BYTES (256 * KIB)
+#define EVEN_CHUNKS 64 /* even growth by fewer chunks than this is not told if it is small */
 /* Limits for growth that is spread over many paths: least and most number of paths (the search
  * takes time), least number of intervals; SPREAD_PART: one path has at most 1/SPREAD_PART of all
  * growth. */
@@ -92,12 +96,22 @@ static bool chunks_became_larger(const struct growth *growth) {
     return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
 }
 
+/* True if many chunks became larger, though they grew by less than the floor for few chunks. */
+static bool are_many_larger(const struct growth *growth) {
+    return growth->kind != TREND_STEPS && growth->live >= CHUNKS_MIN &&
+           growth->bytes >= LARGER_BYTES && chunks_became_larger(growth);
+}
+
 /* Returns a text that says how many of the chunks that the path allocates stay alive. The caller
  * frees it. */
 static char *what_stays(const struct growth *growth) {
     if (chunks_became_larger(growth))
-        return cli_format("the number of chunks %s, so the chunks are larger",
-                          growth->chunks <= 0 ? "did not grow" : "hardly grew");
+        return growth->live == 1
+                   ? cli_copy("it is one chunk, which became larger")
+                   : cli_format("the number of chunks %s, so the chunks are larger: %" PRId64
+                                " chunks with a mean of %s",
+                                growth->chunks <= 0 ? "did not grow" : "hardly grew", growth->live,
+                                look_bytes(growth->mean_bytes));
     int64_t kept_of = growth->allocs / growth->chunks;
     return kept_of > 1 ? cli_format("one of %" PRId64 " chunks stays", kept_of)
                        : cli_copy("nearly every chunk stays");
@@ -124,7 +138,10 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
                         "makes larger whenever it is full");
     if (intervals < 3)
         return cli_copy("two more marks show whether the growth goes on");
-    return cli_copy(chunks_became_larger(growth)
+    return cli_copy(growth->live == 1 && chunks_became_larger(growth)
+                        ? "the program adds more to it than it removes, as to a buffer or a list "
+                          "that is not emptied"
+                    : chunks_became_larger(growth)
                         ? "the program adds more to them than it removes, as to a buffer, a list "
                           "or a table that is not emptied"
                     : growth->kind == TREND_STEADY
@@ -278,6 +295,12 @@ static void tell_forecast(struct look *look, struct finding *finding, const stru
     finding->use.ends = ends;
 }
 
+/* True if growth that is too small for a warning is told all the same. Chance hardly adds about as
+ * many chunks in each of many intervals: it may be a leak of a few chunks in a large program. */
+static bool is_certain(const struct growth *growth) {
+    return growth->even && !growth->slowing && !growth->garbage && growth->chunks >= EVEN_CHUNKS;
+}
+
 /* Adds a finding for each suspect. */
 static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
                      struct series *series, const struct growth *growths) {
@@ -289,7 +312,7 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         enum severity severity = growth_severity(look, intervals, &growth);
         if (growth.bytes < LOADER_MOST && origin_is_loader(look, suspect))
             severity = SEVERITY_INFO; /* plug-ins that are loaded one after the other */
-        if (severity == SEVERITY_INFO && growth.bytes < floor)
+        if (severity == SEVERITY_INFO && growth.bytes < floor && !is_certain(&growth))
             continue;
         struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);
         bool with_stacks =
@@ -399,6 +422,60 @@ static struct finding *find_around(const struct look *look, const struct rule *r
     return NULL;
 }
 
+/* Adds a sentence to a finding that has the same cause as a suspect whose growth is straight. Takes
+ * over `sentence`. */
+static void tell_around(struct look *look, struct finding *around, const struct series *series,
+                        const struct blame_suspect *suspect, const struct growth *growth,
+                        char *sentence) {
+    char *before = around->evidence;
+    around->evidence = cli_format("%s; %s", before, sentence);
+    free(before);
+    free(sentence);
+    struct forecast forecast = forecast_of(series, growth);
+    if (forecast.bytes_per_s > 0) {
+        forecast_measure(look, suspect, &forecast);
+        forecast_use(around, &forecast);
+    }
+}
+
+/* Returns the name of the function that a joined suspect's paths share. The caller frees it. */
+static char *name_common(const struct look *look, const struct blame_suspect *suspect) {
+    const struct who_part part = {
+        .from = suspect->common, .end = {.context = WIRE_NONE}, .keeps_first = true};
+    return who_write_short(look->model, &part);
+}
+
+/* Adds a finding for each suspect whose paths make chunks larger in turn (turns.h). If a suspect
+ * has the same cause as another finding, adds a sentence to that finding instead. */
+static void tell_turns(struct look *look, const struct rule *rule, struct series *series,
+                       const struct growth *growths, const struct blame *turns) {
+    size_t intervals = series->samples->count - 1;
+    int64_t floor = floor_of(look, MIB, 1);
+    for (size_t i = 0; i < turns->count; i++) {
+        const struct blame_suspect *suspect = &turns->suspects[i];
+        struct growth growth = growth_of_suspect(look, series, growths, suspect);
+        enum severity severity = growth_severity(look, intervals, &growth);
+        if (growth.bytes < floor && !are_many_larger(&growth))
+            continue;
+        struct finding *around = find_around(look, rule, suspect, severity);
+        if (around) {
+            char *function = name_common(look, suspect);
+            tell_around(look, around, series, suspect, &growth,
+                        cli_format("chunks that %s makes larger grew by %s", function,
+                                   look_bytes(growth.bytes)));
+            free(function);
+            continue;
+        }
+        struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);
+        char *before = finding->evidence;
+        finding->evidence = cli_format("%s; these call paths make the same chunks larger in turn, "
+                                       "so each path has them only for a while",
+                                       before);
+        free(before);
+        tell_forecast(look, finding, series, suspect, &growth, true);
+    }
+}
+
 /* Adds a finding for growth that is spread over the suspect's paths. If it has the same cause as
  * another finding, adds a sentence to that finding instead. */
 static void tell_spread(struct look *look, const struct rule *rule, struct series *series,
@@ -407,20 +484,13 @@ static void tell_spread(struct look *look, const struct rule *rule, struct serie
     enum severity severity = growth_severity(look, series->samples->count - 1, growth);
     struct finding *around = find_around(look, rule, suspect, severity);
     if (around) {
-        const struct who_part part = {
-            .from = suspect->common, .end = {.context = WIRE_NONE}, .keeps_first = true};
-        char *before = around->evidence, *function = who_write_short(look->model, &part);
-        around->evidence =
-            cli_format("%s; below the function that these paths share, %zu more call paths (%s) "
-                       "grew by %s in all, each too little or too unevenly to be judged alone",
-                       before, suspect->count, function, look_bytes(suspect->figure));
-        free(before);
+        char *function = name_common(look, suspect);
+        tell_around(look, around, series, suspect, growth,
+                    cli_format("below the function that these paths share, %zu more call paths "
+                               "(%s) grew by %s in all, each too little or too unevenly to be "
+                               "judged alone",
+                               suspect->count, function, look_bytes(suspect->figure)));
         free(function);
-        struct forecast forecast = forecast_of(series, growth);
-        if (forecast.bytes_per_s > 0) {
-            forecast_measure(look, suspect, &forecast);
-            forecast_use(around, &forecast);
-        }
         return;
     }
     struct finding *finding = tell_growth(look, rule, severity, suspect, growth);
@@ -479,6 +549,13 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
     free(figures);
 }
 
+/* Sets `taken` for the paths of all suspects. */
+static void take_members(const struct look *look, const struct blame *blame, bool *taken) {
+    for (size_t i = 0; i < blame->count; i++)
+        for (size_t k = 0; k < blame->suspects[i].count; k++)
+            taken[blame_number(&look->paths, blame->suspects[i].members[k])] = true;
+}
+
 void look_for_growth(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     size_t intervals = look->input->samples->count - 1;
@@ -493,17 +570,22 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         if (look->paths.same[i] == i)
             growths[i] = growth_of(&series, i);
         if ((growths[i].chunks >= CHUNKS_MIN && !is_small(look, &series, i, floor)) ||
-            growths[i].bytes >= floor)
+            growths[i].bytes >= floor ||
+            (are_many_larger(&growths[i]) && look_resizes(look, i).grows >= CHUNKS_MIN))
             figures[i] = growths[i].bytes;
     }
-    struct blame blame;
+    struct blame blame, turns;
+    turns_find(look, &series, growths, figures, &turns);
     blame_make(&blame, &look->paths, figures, SUSPECT_BYTES);
     bool *taken = cli_alloc(model->figures_count, sizeof *taken);
-    bool *dropped = replaced_find(look, &series, growths, &blame);
+    take_members(look, &turns, taken);
+    take_members(look, &blame, taken);
+    bool *dropped = replaced_find(look, &series, growths, &turns);
+    blame_drop(&turns, dropped);
+    free(dropped);
+    dropped = replaced_find(look, &series, growths, &blame);
     for (size_t i = 0; i < blame.count; i++) {
         struct blame_suspect *suspect = &blame.suspects[i];
-        for (size_t k = 0; k < suspect->count; k++)
-            taken[blame_number(&look->paths, suspect->members[k])] = true;
         blame_add_alike(&look->paths, suspect);
         /* A cache that fills is not joined with a leak. */
         suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
@@ -518,10 +600,12 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     free(chunks);
     rhythm_join(look, &series, &blame);
     tell_all(look, rule, &blame, &series, growths);
+    tell_turns(look, rule, &series, growths, &turns);
     look_for_spread(look, rule, &series, taken);
     look_filling(look, rule, taken);
     free(taken);
     blame_free(&blame);
+    blame_free(&turns);
     series_free(&series);
     free(growths);
     free(figures);

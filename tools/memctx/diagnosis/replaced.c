@@ -105,14 +105,18 @@ static void sites_free(struct sites *sites) {
     free(sites->keys);
 }
 
-/* Returns the bytes by which falling paths with this site shrank between two samples. */
-static int64_t lost_at_site(const struct series *series, const struct sites *sites, uint64_t site,
-                            size_t before, size_t after) {
-    int64_t lost = 0;
+/* Returns by how much falling paths with this site shrank between two samples. */
+static struct sample_row lost_at_site(const struct series *series, const struct sites *sites,
+                                      uint64_t site, size_t before, size_t after) {
+    struct sample_row lost = {0};
     for (size_t k = 0; k < series->falling_count; k++) {
         size_t i = series->falling[k];
-        if (sites->falling[k] == site)
-            lost = model_tame(lost + bytes_lost(series, i, before, after));
+        if (sites->falling[k] != site)
+            continue;
+        int64_t chunks = series->rows[before][i].live_chunks - series->rows[after][i].live_chunks;
+        lost.requested_bytes =
+            model_tame(lost.requested_bytes + bytes_lost(series, i, before, after));
+        lost.live_chunks = model_tame(lost.live_chunks + chunks);
     }
     return lost;
 }
@@ -199,7 +203,10 @@ static bool is_replacement(const struct look *look, const struct series *series,
                     lost[i].requested_bytes >= bytes / SMALLER_PART);
         if (bytes <= 0)
             continue;
-        int64_t from_site = lost_at_site(series, sites, site, before, after);
+        struct sample_row from = lost_at_site(series, sites, site, before, after);
+        /* A cache whose entries become smaller frees none, so a leak beside it replaces none. */
+        bool freed = from.live_chunks >= gain.live_chunks / SMALLER_PART;
+        int64_t from_site = freed ? from.requested_bytes : 0;
         rises++;
         at_site += from_site >= larger(1, bytes / 2);
         gained = model_tame(gained + bytes);
@@ -232,6 +239,18 @@ static void find_keys(struct sites *sites, const struct look *look) {
         if (look->paths.same[i] == i && context != WIRE_NONE && context != 0)
             sites->keys[i] = site_of(sites, context);
     }
+}
+
+uint64_t *replaced_sites(const struct look *look, const bool *wanted) {
+    const struct model *model = look->model;
+    struct sites sites = {.model = model,
+                          .frames = cli_alloc(model->frame_count, sizeof *sites.frames)};
+    uint64_t *keys = cli_alloc(model->figures_count, sizeof *keys);
+    for (size_t i = 1; i < model->figures_count; i++)
+        if (wanted[i])
+            keys[i] = site_of(&sites, model_figures_at(model, i)->context);
+    free(sites.frames);
+    return keys;
 }
 
 /* Sums the rows of a site's paths in the row series->sum. Returns how many chunks paths of the site

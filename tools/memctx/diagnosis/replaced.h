@@ -13,4 +13,9 @@
 bool *replaced_find(const struct look *look, struct series *series, struct growth *growths,
                     const struct blame *blame);
 
+/* Returns a key of the site of each path (replaced.c) for which `wanted` is true: the line that
+ * called malloc, or the function that called a wrapper of malloc or a library. The keys of all
+ * other paths are 0. The caller frees the array. */
+uint64_t *replaced_sites(const struct look *look, const bool *wanted);
+
 #endif
