@@ -51,8 +51,8 @@ def unseen_buffers_that_two_functions_fill():
         growth, text = growth_at(target)
         flat = run_cli("dump", "--flat", "--human", "--limit", "2", target.pid,
                        env=target.cli_env).stdout
-    check(re.search(r"so the chunks are larger: 200 chunks with a mean of \S+ KiB; the program adds "
-                    "more to them than it removes", growth["evidence"]), growth["evidence"])
+    check(re.search(r"so the chunks are larger: 200 chunks with a mean of \S+ KiB; the program "
+                    "adds more to them than it removes", growth["evidence"]), growth["evidence"])
     check("make these chunks smaller" in labelled(text, 1, "fix"), text)
     check("nearly all through buffer_add, unseen.cc:" in verdict(text), text)
     check(re.search(r"nearly all through buffer_add \(unseen.cc:\d+\) < tenant_log "
