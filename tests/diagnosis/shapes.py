@@ -4,6 +4,7 @@ into a snapshot."""
 import copy
 import functools
 import json
+import math
 import os
 
 import harness
@@ -129,6 +130,9 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
                                           14480), (10, 10, 10, 10, 10, 20, 30, 40, 50))),
     # The program loads much at its start, is idle, and then leaks a little, not quite evenly.
     "leak-after-a-large-start": (True, rows((1, 2, 3, 4, 5), (800, 800, 900, 995, 1085))),
+    # A cache that is full after three looks; from then on the program forgets some entries.
+    "leak-after-a-cache-was-filled":
+          (True, rows(range(1, 14), (600, 900, 1000, *range(1010, 1110, 10)))),
     # An array that doubles when it is full, and fills evenly: the next step will be at 34 s.
     "array-that-doubles":
           (True, array(range(1, 32), (1, 2, 4, 4) + 4 * (8,) + 8 * (16,) + 15 * (32,))),
@@ -146,6 +150,10 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     # The load begins shortly before the fifth look.
     "keys-after-an-idle-start": (False, rows(range(1, 10), (2, 2, 2, 2, 12, 55, 80, 91, 97),
                                              (1, 1, 1, 1, 5, 20, 40, 60, 80))),
+    # Caches that fill more and more slowly, looked at for long.
+    "cache-for-long": (False, rows(range(1, 17), [1000 * (1 - math.exp(-t / 6))
+                                                  for t in range(1, 17)])),
+    "keys-for-long": (False, rows(range(1, 17), [1000 * math.log(1 + t) for t in range(1, 17)])),
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
@@ -181,6 +189,8 @@ def judge(case, alarming, series):
             said = "grew in steps, each by a quarter or more"
         elif rises:
             said = f"grew in each of {intervals} intervals"
+        if case.endswith("was-filled"):
+            said = "grew fast at first, and then evenly in each of the last 10 intervals: by"
         check(said in growth[0]["evidence"], growth[0]["evidence"])
     test_named(f"shape-{case}")(run)
 

@@ -28,6 +28,10 @@
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
 #define EVEN_INTERVALS 5 /* growth->even needs at least so many intervals */
+/* find_even_end: least number of intervals; the second half grows at least GOES_ON times as much as
+ * the first */
+#define EVEN_END 6
+#define GOES_ON 0.9
 /* are_few_that_change: most new chunks, and their most bytes */
 #define FEW_CHUNKS 3
 #define FEW_BYTES (32 * MIB)
@@ -370,6 +374,40 @@ static bool has_settled(const struct series *series, size_t number, const struct
            (to - middle == 2 || !is_even(series, middle, to));
 }
 
+/* True if the path's growth from `from` to `to`, divided at `middle`, does not become slower along
+ * `x`. */
+static bool goes_on(const struct series *series, const double *x, size_t from, size_t middle,
+                    size_t to) {
+    const int64_t *values = series->values;
+    double before = x[middle] - x[from], after = x[to] - x[middle];
+    return before > 0 && after > 0 &&
+           (double)(values[to] - values[middle]) / after >=
+               GOES_ON * (double)(values[middle] - values[from]) / before;
+}
+
+/* A cache that has been filled, and then leaks, grows fast at first and slowly later. Finds the
+ * first sample from which on the path grew evenly, by more than chance explains, and no more slowly
+ * in the second half than in the first, in time and for each of its own allocations. At least half
+ * of all intervals must follow. Returns 0 if there is no such sample. The growth of a cache that
+ * fills slows down in its second half, too. */
+static size_t find_even_end(struct series *series, size_t number) {
+    size_t count = series->samples->count, last = count - 1;
+    if (falls_somewhere(series->allocs, count))
+        return 0;
+    take_bytes(series, number);
+    for (size_t i = 0; i < count; i++)
+        series->x[i] = (double)series->rows[i][number].allocs;
+    for (size_t from = 1; last - from >= EVEN_END && last - from >= last / 2; from++) {
+        size_t middle = from + (last - from) / 2;
+        if (series->values[middle] > series->values[from] && is_even(series, from, last) &&
+            !is_within_chance(series, number, from, last) &&
+            goes_on(series, series->seconds, from, middle, last) &&
+            goes_on(series, series->x, from, middle, last))
+            return from;
+    }
+    return 0;
+}
+
 /* Subtracts the old array at samples that were taken while an array was copied: both arrays
  * existed, so the path had one more chunk. */
 static void subtract_copied(struct series *series, size_t number) {
@@ -444,19 +482,26 @@ static void take_rate_of_line(struct growth *growth) {
         growth->a_day = a_day;
 }
 
+/* Sets by how much the path grew between two samples. series->values are its bytes. */
+static void take_growth(const struct series *series, size_t number, size_t from, size_t to,
+                        struct growth *growth) {
+    const struct sample_row *before = &series->rows[from][number];
+    const struct sample_row *after = &series->rows[to][number];
+    growth->bytes = series->values[to] - series->values[from];
+    growth->chunks = after->live_chunks - before->live_chunks;
+    growth->allocs = larger(0, after->allocs - before->allocs);
+    growth->seconds = series->seconds[to] - series->seconds[from];
+}
+
 struct growth growth_of(struct series *series, size_t number) {
     struct trend trend = find_trend(series, number);
     if (trend.kind == TREND_NONE)
         return (struct growth){0};
     const struct sample_row *from = &series->rows[trend.from][number];
     const struct sample_row *to = &series->rows[trend.to][number];
-    struct growth growth = {.kind = trend.kind,
-                            .bytes = series->values[trend.to] - series->values[trend.from],
-                            .chunks = to->live_chunks - from->live_chunks,
-                            .allocs = larger(0, to->allocs - from->allocs),
-                            .live = to->live_chunks,
-                            .mean_bytes = mean_bytes(to),
-                            .seconds = series->seconds[trend.to] - series->seconds[trend.from]};
+    struct growth growth = {
+        .kind = trend.kind, .live = to->live_chunks, .mean_bytes = mean_bytes(to)};
+    take_growth(series, number, trend.from, trend.to, &growth);
     if (is_within_chance(series, number, trend.from, trend.to) &&
         !is_even(series, trend.from, trend.to))
         return (struct growth){0};
@@ -471,6 +516,14 @@ struct growth growth_of(struct series *series, size_t number) {
         growth.line = trend_line_of_steps(series->seconds, series->values, series->samples->count);
     else
         growth.slowing = settled || is_slowing(series, number);
+    size_t end = growth.slowing ? find_even_end(series, number) : 0;
+    if (end > 0) {
+        take_growth(series, number, end, trend.to, &growth);
+        growth.kind = TREND_STEADY;
+        growth.even_end = trend.to - end;
+        growth.even = true;
+        growth.slowing = growth.seldom = false;
+    }
     if (number == series->sum) {
         take_bytes(series, number);
         growth.line = explaining_line(series, growth.bytes);
@@ -549,6 +602,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.slowing = sum.slowing && part->slowing;
         sum.seldom = sum.seldom && part->seldom;
         sum.even = sum.even && part->even;
+        sum.even_end = part->even_end > sum.even_end ? part->even_end : sum.even_end;
     }
     sum.seldom = sum.seldom && !trend_rises_often(series->values, series->samples->count);
     if (sum.kind == TREND_NONE)

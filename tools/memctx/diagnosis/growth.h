@@ -25,6 +25,9 @@ struct growth {
     bool slowing;       /* the growth becomes ever slower, like that of a cache that fills */
     bool seldom;        /* nearly all of the growth was in one or two intervals */
     bool even;          /* five intervals or more added about as much each */
+    /* 0, or the number of intervals at the end in which the growth went on evenly. The other fields
+     * are about these intervals. */
+    size_t even_end;
     /* The growth is that of all members of its suspect, which make chunks larger in turn (turns.h).
      * It stands in the row of the suspect's first member. */
     bool in_turns;

@@ -60,6 +60,10 @@ static char *when_it_grew(const struct growth *growth, size_t intervals) {
     case TREND_DIPS:
         return cli_format("grew over %zu intervals, with pauses or small dips:", intervals);
     default:
+        if (growth->even_end > 0)
+            return cli_format("grew fast at first, and then evenly in each of the last %zu "
+                              "intervals:",
+                              growth->even_end);
         return intervals == 1 ? cli_copy("grew in the one interval:")
                               : cli_format("grew in each of %zu intervals:", intervals);
     }
