@@ -213,7 +213,7 @@ static int wait_first(unsigned wait, uintptr_t function, unsigned long *argument
 /* --- the start ------------------------------------------------------------------------------- */
 
 static bool may_start(const uint32_t *count) {
-    return load_relaxed(count) < LOOKS_MAX && rebind_is_ours((uintptr_t)&malloc) &&
+    return load_relaxed(count) < LOOKS_MAX && rebind_malloc_is_ours((uintptr_t)&malloc) &&
            control_is_due_in_wait();
 }
 

@@ -75,8 +75,18 @@ extern const ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC") __attribute__((visibili
 extern const char image_start[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 extern const char image_end[] __asm__("_end") __attribute__((visibility("hidden")));
 
-bool rebind_is_ours(uintptr_t address) {
-    return address >= (uintptr_t)image_start && address < (uintptr_t)image_end;
+/* In a program at a fixed address that takes the address of malloc (Debian's python3 does),
+ * `malloc_in_use` is the address of a jump in the program (PLT). The jump leads to the malloc of the
+ * first object that defines one. */
+bool rebind_malloc_is_ours(uintptr_t malloc_in_use) {
+    const struct link_map *program = _r_debug.r_map, *map = program;
+    struct symbols symbols;
+    if (malloc_in_use >= (uintptr_t)image_start && malloc_in_use < (uintptr_t)image_end)
+        return true;
+    for (; map; map = map->l_next)
+        if (read_dynamic(map, &symbols) ? find(&symbols, "malloc") != NULL : map == program)
+            break;
+    return map && map->l_ld == own_dynamic;
 }
 
 uintptr_t rebind_in_object(const struct link_map *map, const char *name) {

@@ -34,7 +34,8 @@ uintptr_t rebind_in_object(const struct link_map *map, const char *name);
 /* Returns the address of libc's function `name`, even if the program or another library defines one
  * of this name; 0: libc is not found. */
 uintptr_t rebind_in_libc(const char *name);
-/* True when an address belongs to this library. */
-bool rebind_is_ours(uintptr_t address);
+/* True if calls of malloc reach this library. `malloc_in_use` is the address of `malloc` that the
+ * loader gives this library. Only reads memory, so it may be called at any time. */
+bool rebind_malloc_is_ours(uintptr_t malloc_in_use);
 
 #endif

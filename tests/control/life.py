@@ -517,7 +517,7 @@ def launchers_have_no_thread():
 # Each line changes the privileges of the calling thread alone. "drop": the effective set without
 # CAP_SETGID (6), as squid makes it; "keep": capabilities that outlive the change of the user.
 CHANGES = """
-import ctypes, os, sys
+import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
 HEADER = (ctypes.c_uint32 * 2)(0x20080522, 0)
 now = (ctypes.c_uint32 * 6)()
@@ -536,6 +536,8 @@ try:
     print("done", flush=True)
 except PermissionError:
     print("refused", flush=True)
+while len(sys.argv) > 2:
+    time.sleep(1.1)
 """
 
 
@@ -543,7 +545,7 @@ except PermissionError:
 def a_thread_changes_its_own_privileges():
     """A thread changes its capabilities or securebits, which other threads keep, and then its
     groups, which glibc changes in all threads. glibc aborts the process when some threads may do
-    that and others may not."""
+    that and others may not. The control thread starts again later."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     for call, expected in (("drop(libc.capset)", "refused"),
@@ -555,11 +557,13 @@ def a_thread_changes_its_own_privileges():
         check_equal(plain.stdout.split(), ["ready", expected], f"{call} without us")
         with runtime_dir() as directory:
             os.chmod(directory, 0o777)
-            with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+            with harness.Target([*argv, "stay"], directory, MEMCTX_CONTROL="eager") as target:
                 check_equal(target.hear(), "ready", "it began")
                 check_equal(threads_named_memctx(target.pid), 1, "control threads at first")
                 target.say("")
                 check_equal(target.hear(), expected, call)
+                harness.wait_until(lambda t=target: threads_named_memctx(t.pid) == 1,
+                                   f"{call}: the control thread, in a long wait")
 
 
 @test

@@ -8,6 +8,8 @@
  * waits places     waits where the library must start no thread, then where it may; prints the
  *                  number of threads after each
  * waits poll-once  prints the result of one poll with time-out 0
+ * waits plt NAME   like waits NAME; fails unless the address of malloc is that of a jump in the
+ *                  program, which it is in a program that is linked with -no-pie
  * It allocates nothing before it prints: an allocation may start the control thread, too.
  */
 #include <errno.h>
@@ -16,6 +18,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -473,6 +476,13 @@ static void tell_old(void) {
     printf("%d %d %d\n", after_none, after_short, in_place);
 }
 
+/* True if the address of malloc, as code of this program takes it, is one in the program. */
+static bool malloc_is_jump(void) {
+    extern char __executable_start[], _end[];
+    char *address = (char *)(uintptr_t)malloc;
+    return address >= __executable_start && address < _end;
+}
+
 int main(int count, char **arguments) {
     static char room[1 << 16];
     const char *what = count > 1 ? arguments[1] : "";
@@ -490,7 +500,11 @@ int main(int count, char **arguments) {
         tell_old();
     else if (!strcmp(what, "poll-once"))
         printf("%d\n", poll(NULL, 0, 0));
-    else
+    else if (strcmp(what, "plt") != 0)
         wait_in(what, false);
+    else if (malloc_is_jump())
+        wait_in(arguments[2], false);
+    else
+        return 4;
     return 0;
 }

@@ -39,6 +39,16 @@ def waits_start_the_thread():
 
 
 @test
+def waits_of_a_program_with_a_jump_for_malloc():
+    """In a program at a fixed address that takes the address of malloc, as Debian's python3 does,
+    this address is that of a jump in the program. Its waits start the thread, too."""
+    fixed = harness.build_program("tests/control/waits.c", "waits-plt", ("-fno-pie", "-no-pie"))
+    with runtime_dir() as directory:
+        with harness.Target([fixed, "plt", "poll-for-ever"], directory) as target:
+            target.wait_socket()
+
+
+@test
 def waits_that_are_short():
     """A wait of some milliseconds in a process younger than 0.5 s, or with MEMCTX_CONTROL=off,
     starts no control thread."""
