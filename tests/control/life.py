@@ -566,6 +566,41 @@ def a_thread_changes_its_own_privileges():
                                    f"{call}: the control thread, in a long wait")
 
 
+def scheduling_of(pid, thread):
+    """The policy, the nice value and the processors of a thread of this name ("": the first)."""
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="ascii") as file:
+            if file.read().strip() == thread if thread else int(tid) == pid:
+                return (os.sched_getscheduler(int(tid)),
+                        os.getpriority(os.PRIO_PROCESS, int(tid)), os.sched_getaffinity(int(tid)))
+    return None
+
+
+@test
+def a_real_time_thread_starts_an_ordinary_one():
+    """A thread with a real-time policy, a high priority, or a processor of its own may start the
+    control thread. The control thread then has an ordinary policy and priority, and the processors
+    of the program's first thread. It does not take more than that: a lower priority, or another
+    policy of the whole program, is kept."""
+    if os.geteuid() != 0:
+        raise Skip("needs root for a real-time policy")
+    program = harness.build_program("tests/control/realtime.c")
+    processors = os.sched_getaffinity(0)
+    for policy, nice, kept in ((os.SCHED_FIFO, 0, (os.SCHED_OTHER, 0)),
+                               (os.SCHED_RR, -5, (os.SCHED_OTHER, 0)),
+                               (os.SCHED_OTHER, -20, (os.SCHED_OTHER, 0)),
+                               (os.SCHED_OTHER, 7, (os.SCHED_OTHER, 7)),
+                               (os.SCHED_BATCH, 3, (os.SCHED_BATCH, 3))):
+        argv = [program, str(policy), str(nice), str(max(processors))]
+        with runtime_dir() as directory, harness.Target(argv, directory) as target:
+            check_equal(target.hear(), "ready", f"policy {policy}, nice {nice}")
+            harness.wait_until(lambda t=target: threads_named_memctx(t.pid) == 1, "its thread")
+            harness.wait_until(
+                lambda t=target, want=(*kept, processors): scheduling_of(t.pid, "memctx") == want,
+                f"policy {policy}, nice {nice}: the control thread's "
+                f"{scheduling_of(target.pid, 'memctx')}", timeout_s=10)
+
+
 @test
 def a_blocked_signal_of_libc_stays_blocked():
     """A thread that blocks glibc's signals 32 and 33 starts the control thread. A signal 32 that is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a seccomp filter that kills it at
  * the system calls of a group, as service managers do. GROUP is network (systemd's @network-io),
- * clone (new threads and processes), barrier (membarrier), or nothing (only getpriority, which no
+ * clone (new threads and processes), barrier (membarrier), or nothing (only acct, which no
  * program here calls). */
 #include <stddef.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_
                               SYS_getsockopt, SYS_setsockopt, SYS_sendmmsg, SYS_recvmmsg};
 static const int processes[] = {SYS_clone, SYS_clone3, SYS_fork, SYS_vfork};
 static const int barrier[] = {SYS_membarrier};
-static const int nothing[] = {SYS_getpriority};
+static const int nothing[] = {SYS_acct};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
