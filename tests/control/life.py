@@ -514,8 +514,9 @@ def launchers_have_no_thread():
     check(allowed > 0, "nothing could be tried")
 
 
-# Each line changes the privileges of the calling thread alone. "drop": the effective set without
-# CAP_SETGID (6), as squid makes it; "keep": capabilities that outlive the change of the user.
+# Each function changes the privileges of the calling thread alone. "drop": the effective set without
+# CAP_SETGID (6), as squid makes it; "keep": capabilities that outlive the change of the user;
+# "number": a system call by its number.
 CHANGES = """
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -528,6 +529,8 @@ def drop(call):
 def keep():
     assert libc.prctl(28, 4, 0, 0, 0) == 0, ctypes.get_errno()
     os.setresuid(65534, 65534, 65534)
+def number(call, *three):
+    assert libc.syscall(call, *three) == 0, ctypes.get_errno()
 print("ready", flush=True)
 sys.stdin.readline()
 eval(sys.argv[1])
@@ -543,14 +546,18 @@ while len(sys.argv) > 2:
 
 @test
 def a_thread_changes_its_own_privileges():
-    """A thread changes its capabilities or securebits, which other threads keep, and then its
-    groups, which glibc changes in all threads. glibc aborts the process when some threads may do
-    that and others may not. The control thread starts again later."""
+    """A thread changes its capabilities, securebits, user or groups by a call that leaves other
+    threads as they are, and then its groups by a function of glibc, which changes all threads.
+    glibc aborts the process when some threads may do that and others may not. The control thread
+    starts again later."""
     if os.geteuid() != 0:
         raise Skip("needs root to give up")
     for call, expected in (("drop(libc.capset)", "refused"),
                            ("drop(lambda *two: libc.syscall(126, *two))", "refused"),
-                           ("keep()", "done")):
+                           ("keep()", "done"),
+                           ("number(117, 65534, 65534, 65534)", "refused"),  # setresuid
+                           ("number(105, 65534)", "refused"),  # setuid
+                           ("[number(119, -1, n, -1) for n in (1, 2, 3, 0) * 5]", "done")):
         argv = [sys.executable, "-c", CHANGES, call]
         plain = subprocess.run(argv, input="\n", capture_output=True, text=True, check=False,
                                env=harness.clean_env(), timeout=PATIENCE_S)
