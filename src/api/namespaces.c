@@ -5,10 +5,10 @@
  *
  * The kernel lets only a process with one thread enter another user, mount or time namespace.
  * capset, the securebits of prctl, and setresuid and the like by libc's syscall (sandbox.c), change
- * the privileges of the calling thread alone. A later setuid or setgroups, which glibc makes in all threads, then succeeds in one thread
- * and fails in another, and glibc aborts the process. So the control thread ends before such a
- * call. Afterwards it starts again when it is due, with the privileges of the thread that starts
- * it.
+ * the privileges of the calling thread alone. A later setuid or setgroups, which glibc makes in all
+ * threads, then succeeds in one thread and fails in another, and glibc aborts the process. So the
+ * control thread ends before such a call. Afterwards it starts again when it is due, with the
+ * privileges of the thread that starts it.
  */
 #include "api/namespaces.h"
 

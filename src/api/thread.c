@@ -22,6 +22,23 @@ THREAD_LOCAL struct heap *thread_heap = (struct heap *)thread_no_heap;
 
 static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_ENDED } thread_state;
 
+/* The loader writes the first thread's thread-local variables after it has called the resolvers of
+ * the program's indirect functions (IFUNC). Until then all variables are 0, and such a resolver may
+ * call malloc. The loader calls this library's resolver before the program's. It lets the thread
+ * use the shared heap; later the loader writes THREAD_NEW. */
+static void nothing(void) {
+}
+__attribute__((used)) static void (*resolve_early(void))(void) {
+    if (!thread_heap) {
+        thread_heap = NO_HEAP;
+        thread_state = THREAD_ENDED;
+    }
+    return nothing;
+}
+static void early(void) __attribute__((ifunc("resolve_early")));
+/* The loader resolves what is referred to. */
+__attribute__((used)) static void (*const volatile early_reference)(void) = early;
+
 /* A thread that got no memory for its own heap uses the shared heap, and asks for a heap of its own
  * again once in this many entries. A request that the kernel refuses takes long, and a program
  * without memory would repeat it at each allocation. */

@@ -514,9 +514,9 @@ def launchers_have_no_thread():
     check(allowed > 0, "nothing could be tried")
 
 
-# Each function changes the privileges of the calling thread alone. "drop": the effective set without
-# CAP_SETGID (6), as squid makes it; "keep": capabilities that outlive the change of the user;
-# "number": a system call by its number.
+# Each function changes the privileges of the calling thread alone. "drop": the effective set
+# without CAP_SETGID (6), as squid makes it; "keep": capabilities that outlive the change of the
+# user; "number": a system call by its number.
 CHANGES = """
 import ctypes, os, sys, time
 libc = ctypes.CDLL(None, use_errno=True)
