@@ -410,6 +410,25 @@ struct cfi_function unwind_rules_alike(uintptr_t key) {
     return cfi_find_object(pc, &object) ? cfi_find_alike(&object, pc) : (struct cfi_function){0};
 }
 
+/* True if a page of the object's code holds the address. An object may have a gap between its
+ * segments (the loader of Ubuntu 22.04 has one), and the kernel may place there what the program
+ * maps, such as code made at run time. */
+static bool is_in_code(const struct cfi_object *object, uintptr_t pc) {
+    const struct link_map *map = object->link_map;
+    unsigned count = 0;
+    const ElfW(Phdr) *segment = program_headers(map, &count);
+    if (!segment)
+        return true;
+    for (; count; segment++, count--) {
+        uintptr_t start = map->l_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && segment->p_flags & PF_X &&
+            pc >= (start & ~(OS_PAGE_BYTES - 1)) &&
+            pc < align_up(start + segment->p_memsz, OS_PAGE_BYTES))
+            return true;
+    }
+    return false;
+}
+
 /* Finds the rule of a key in the object's .eh_frame, and adds it to the table. */
 static uint64_t learn(uintptr_t key) {
     uint32_t generation = load_acquire(&unwind_rules_generation);
@@ -420,6 +439,8 @@ static uint64_t learn(uintptr_t key) {
     if (found)
         rule = cfi_find_rule(&object, pc);
     bool unknown = rule.kind == CFI_NONE && !rule.function;
+    if (found && unknown)
+        found = is_in_code(&object, pc);
     const void *isolate = unknown && !(key & RULE_EXACT_BIT) ? v8_isolate_of(key) : NULL;
     /* for code made at run time by others, which may change, no rule is kept */
     if (!found && !isolate)

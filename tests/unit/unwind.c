@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #include "api/fast.h"
@@ -42,6 +43,19 @@ Test(cfi, data_and_unmapped_memory_have_no_rules) {
     cr_assert_not(cfi_find_object((uintptr_t)&object, &object), "the stack is no object");
     if (cfi_find_object((uintptr_t)data, &object))
         cr_assert_eq(cfi_find_rule(&object, (uintptr_t)object.end - 1).kind, CFI_NONE);
+}
+
+/* Code that a program makes at run time may stand in a gap between the segments of an object. */
+Test(rules, an_object_has_code_in_its_executable_segments_alone) {
+    static char data[3 * OS_PAGE_BYTES];
+    unwind_rules_init();
+    uint64_t packed = unwind_rules_find((uintptr_t)data + OS_PAGE_BYTES, false);
+    cr_assert_eq(rule_kind(packed), CFI_NONE);
+    cr_assert_eq(rule_module(packed), MODULE_NONE);
+    /* the loader's first page has its headers */
+    packed = unwind_rules_find(getauxval(AT_BASE) + 100, false);
+    cr_assert_eq(rule_kind(packed), CFI_NONE);
+    cr_assert_eq(rule_module(packed), MODULE_NONE);
 }
 
 Test(rules, packed_rules_hold_what_was_found_and_generations_forget) {
