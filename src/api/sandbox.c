@@ -29,9 +29,11 @@
 /* The watched numbers below unshare's. Those from setuid's to capset's are, with a few exceptions,
  * of calls that change the privileges of a thread; syscall_watched sorts them out. */
 #define WATCH_LOW                                                                                  \
-    "    leaq -" EXPANDED_TEXT(__NR_setuid) "(%rdi), %r11\n"                                       \
-    "    cmpq $" EXPANDED_TEXT(__NR_capset) " - " EXPANDED_TEXT(__NR_setuid) ", %r11\n"            \
-    "    jbe syscall_watched\n" WATCH(__NR_prctl)
+    "    leaq -" EXPANDED_TEXT(                                                                    \
+        __NR_setuid) "(%rdi), %r11\n"                                                              \
+                     "    cmpq $" EXPANDED_TEXT(__NR_capset) " - " EXPANDED_TEXT(                  \
+                         __NR_setuid) ", %r11\n"                                                   \
+                                      "    jbe syscall_watched\n" WATCH(__NR_prctl)
 
 static bool is_strict(long number, const unsigned long *arguments) {
     return number == SYS_prctl

@@ -26,8 +26,7 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
  * the program's indirect functions (IFUNC). Until then all variables are 0, and such a resolver may
  * call malloc. The loader calls this library's resolver before the program's. It lets the thread
  * use the shared heap; later the loader writes THREAD_NEW. */
-static void nothing(void) {
-}
+static void nothing(void) {}
 __attribute__((used)) static void (*resolve_early(void))(void) {
     if (!thread_heap) {
         thread_heap = NO_HEAP;

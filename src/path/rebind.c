@@ -76,8 +76,8 @@ extern const char image_start[] __asm__("__ehdr_start") __attribute__((visibilit
 extern const char image_end[] __asm__("_end") __attribute__((visibility("hidden")));
 
 /* In a program at a fixed address that takes the address of malloc (Debian's python3 does),
- * `malloc_in_use` is the address of a jump in the program (PLT). The jump leads to the malloc of the
- * first object that defines one. */
+ * `malloc_in_use` is the address of a jump in the program (PLT). The jump leads to the malloc of
+ * the first object that defines one. */
 bool rebind_malloc_is_ours(uintptr_t malloc_in_use) {
     const struct link_map *program = _r_debug.r_map, *map = program;
     struct symbols symbols;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* early - allocates before any constructor has run, in the resolver of an indirect function (IFUNC)
- * too, then in threads, one after the other. earlier.c has taken pthread keys before the library could take one. */
+ * too, then in threads, one after the other. earlier.c has taken pthread keys before the library
+ * could take one. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
