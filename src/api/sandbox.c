@@ -28,12 +28,12 @@
 #define WATCH(number) "    cmpq $" EXPANDED_TEXT(number) ", %rdi\n    je syscall_watched\n"
 /* The watched numbers below unshare's. Those from setuid's to capset's are, with a few exceptions,
  * of calls that change the privileges of a thread; syscall_watched sorts them out. */
+#define FIRST_LOW EXPANDED_TEXT(__NR_setuid)
+#define LAST_LOW EXPANDED_TEXT(__NR_capset)
 #define WATCH_LOW                                                                                  \
-    "    leaq -" EXPANDED_TEXT(                                                                    \
-        __NR_setuid) "(%rdi), %r11\n"                                                              \
-                     "    cmpq $" EXPANDED_TEXT(__NR_capset) " - " EXPANDED_TEXT(                  \
-                         __NR_setuid) ", %r11\n"                                                   \
-                                      "    jbe syscall_watched\n" WATCH(__NR_prctl)
+    "    leaq -" FIRST_LOW "(%rdi), %r11\n"                                                        \
+    "    cmpq $" LAST_LOW " - " FIRST_LOW ", %r11\n"                                               \
+    "    jbe syscall_watched\n" WATCH(__NR_prctl)
 
 static bool is_strict(long number, const unsigned long *arguments) {
     return number == SYS_prctl
