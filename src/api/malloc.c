@@ -106,8 +106,7 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         request->size <= region_usable(request->old))
         chunk = request->old;
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
-                         control_is_due() && context_outside_libc(heap, frame) &&
-                         os_process_is_known();
+                         control_is_due() && os_process_is_known();
     if (UNLIKELY(start_control))
         thread_leave_to_control(heap, access);
     else

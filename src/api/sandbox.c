@@ -26,14 +26,8 @@
 #define TEXT(x) #x
 #define EXPANDED_TEXT(x) TEXT(x)
 #define WATCH(number) "    cmpq $" EXPANDED_TEXT(number) ", %rdi\n    je syscall_watched\n"
-/* The watched numbers below unshare's. Those from setuid's to capset's are, with a few exceptions,
- * of calls that change the privileges of a thread; syscall_watched sorts them out. */
-#define FIRST_LOW EXPANDED_TEXT(__NR_setuid)
-#define LAST_LOW EXPANDED_TEXT(__NR_capset)
-#define WATCH_LOW                                                                                  \
-    "    leaq -" FIRST_LOW "(%rdi), %r11\n"                                                        \
-    "    cmpq $" LAST_LOW " - " FIRST_LOW ", %r11\n"                                               \
-    "    jbe syscall_watched\n" WATCH(__NR_prctl)
+/* the watched numbers below unshare's */
+#define WATCH_LOW WATCH(__NR_capset) WATCH(__NR_prctl)
 
 static bool is_strict(long number, const unsigned long *arguments) {
     return number == SYS_prctl
@@ -124,8 +118,8 @@ EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, 
     return (int)call(SYS_prctl, (unsigned long[6]){(unsigned)option, a, b, c, d}, true);
 }
 
-/* Makes setns, unshare, capset, setuid or a relative of it by libc's syscall, without the control
- * thread if the kernel wants one thread, or the call changes one thread alone (namespaces.c). */
+/* Makes setns, unshare or capset by libc's syscall, without the control thread if the kernel wants
+ * one thread, or the call changes one thread alone (namespaces.c). */
 static long call_without_thread(long number, const unsigned long *arguments) {
     bool alone = number == SYS_setns     ? namespaces_enter_alone((int)arguments[1])
                  : number == SYS_unshare ? namespaces_unshare_alone((int)arguments[0])
@@ -137,7 +131,7 @@ static long call_without_thread(long number, const unsigned long *arguments) {
     return result;
 }
 
-/* Takes the arguments of libc's syscall for the system calls that this library watches. The
+/* Takes the arguments of libc's syscall for the five system calls that this library watches. The
  * assembly below jumps here, so the arguments are where the program put them: six in registers, the
  * seventh on the stack. */
 __attribute__((used)) static long syscall_watched(long number, unsigned long a, unsigned long b,

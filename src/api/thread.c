@@ -71,8 +71,6 @@ static void thread_exits(void *argument) {
         return;
     if (heap->thread_exits++ < EXIT_ROUNDS && !OS_TRY_ERROR(os_libc.key_set(global.key, heap)))
         return;
-    if (os_is_first_thread(heap->tid))
-        control_first_thread_ended();
     /* From now on this thread uses the shared heap, so that it leaves no second heap behind. */
     thread_state = THREAD_ENDED;
     thread_heap = NO_HEAP;
@@ -98,7 +96,14 @@ static void tell_of_end(struct heap *heap) {
         store_owner(&global.untold, true);
 }
 
+/* The control thread uses no heap. If libc should call malloc in it, the shared heap serves. */
+static void control_begins(void) {
+    thread_heap = NO_HEAP;
+    thread_state = THREAD_ENDED;
+}
+
 void thread_init(void) {
+    control_thread_begins = control_begins;
     if (!os_libc.key_create || OS_TRY_ERROR(os_libc.key_create(&global.key, thread_exits)))
         return;
     if (global.key >= KEYS_WITHOUT_ALLOCATION)
@@ -212,16 +217,8 @@ void thread_leave_any(struct heap *heap, enum thread_access access) {
 }
 
 COLD void thread_leave_to_control(struct heap *heap, enum thread_access access) {
-    /* libc's allocations for the control thread must not be in a context that may be reset. */
-    struct view *switched = context_switched(heap);
-    if (switched)
-        context_switch(heap, NULL);
     thread_leave_any(heap, access);
     control_start();
-    if (switched && (heap = thread_enter()) != NULL) {
-        context_switch(heap, switched);
-        thread_leave(heap);
-    }
 }
 
 void thread_defer_free(void *chunk) {

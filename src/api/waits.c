@@ -16,13 +16,10 @@
  * thread if an event comes in this time: poll, epoll_wait, epoll_pwait and sigsuspend; select,
  * pselect and ppoll if the call has no time-out.
  *
- * The thread does not start in a vfork child, nor if the stack walk cannot find all callers: these
- * functions, unlike malloc, may be called in a handler that interrupted pthread_create. In a signal
- * handler, the thread starts only if the signal interrupted a system call. So the children that
- * postgres forks in a handler have the thread, although their stacks have the handler's frames as
- * long as they live.
+ * These functions, unlike malloc, may be called in a signal handler that interrupted any function
+ * of libc, and the start of the thread takes no lock of libc. The thread does not start in a vfork
+ * child, nor on an alternate stack.
  */
-#include "api/thread.h"
 #include "control/control.h"
 #include "os/libc.h"
 #include "path/rebind.h"
@@ -37,11 +34,10 @@
 #ifndef MEMCTX_UNIT
 #define LONG_S 1
 #define SETS_BITS 1024U /* FD_SETSIZE; select_first refuses larger sets */
-/* A walk of the stack that finds out whether the control thread may start is a look. After
- * LOOKS_MAX looks before short waits that did not start the thread, the process walks no stack
- * before a short wait any more: an event loop may wait many thousand times a second. Looks before
- * long waits are counted apart, with the same bound. */
-#define LOOKS_MAX 64U
+/* After TRIES_MAX tries before short waits that did not start the control thread, the process does
+ * not try before a short wait any more: an event loop may wait many thousand times a second. Tries
+ * before long waits are counted apart, with the same bound. */
+#define TRIES_MAX 64U
 
 /* How the caller of a function says how long the function may wait. */
 enum time_out {
@@ -94,7 +90,7 @@ static const struct {
 /* For each entry of `waits`, the address of the function that the program would call without this
  * library; 0 until the first call. Each word is atomic. */
 static uintptr_t wait_next[sizeof waits / sizeof waits[0]] START_PAGE __attribute__((used));
-static uint32_t looks[2]; /* atomic: looks before short waits, and before long waits */
+static uint32_t tries[2]; /* atomic: tries before short waits, and before long waits */
 
 static long missing(void) {
     errno = ENOSYS;
@@ -212,18 +208,11 @@ static int wait_first(unsigned wait, uintptr_t function, unsigned long *argument
 
 /* --- the start ------------------------------------------------------------------------------- */
 
-static bool may_start(const uint32_t *count) {
-    return load_relaxed(count) < LOOKS_MAX && rebind_malloc_is_ours((uintptr_t)&malloc) &&
-           control_is_due_in_wait();
-}
-
-static void start_control(uintptr_t frame) {
-    struct heap *heap;
-    enum thread_access access = thread_enter_any(&heap);
-    if ((access == THREAD_OWN || access == THREAD_YOUNG) && context_outside_handlers(heap, frame))
-        thread_leave_to_control(heap, access);
-    else
-        thread_leave_any(heap, access);
+static bool may_start(uint32_t *count) {
+    if (load_relaxed(count) >= TRIES_MAX || !control_is_due_in_wait())
+        return false;
+    add_relaxed(count, 1);
+    return rebind_malloc_is_ours((uintptr_t)&malloc);
 }
 
 /* Called in place of libc's function when the first part of a wait was the whole wait. Returns the
@@ -241,7 +230,7 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
     if (!load_relaxed(&control_waiting))
         return function;
     bool is_long = may_wait(wait, arguments, LONG_S);
-    if ((!is_long && !control_is_old()) || !may_start(&looks[is_long]) ||
+    if ((!is_long && !control_is_old()) || !may_start(&tries[is_long]) ||
         (!is_long && !may_wait(wait, arguments, 0)))
         return function;
     int result = control_is_young() ? wait_first(wait, function, arguments) : 0;
@@ -250,10 +239,8 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
         return (uintptr_t)wait_done;
     }
     /* 0: another thread has started the control thread meanwhile */
-    if (load_relaxed(&control_waiting)) {
-        add_relaxed(&looks[is_long], 1);
-        start_control((uintptr_t)__builtin_frame_address(0));
-    }
+    if (load_relaxed(&control_waiting))
+        control_start();
     errno = saved;
     return function;
 }

@@ -416,59 +416,6 @@ void context_forget(struct heap *heap) {
     heap->kept_bytes = paths_of(heap)->traces ? TABLES_PARKED_READY_BYTES : TABLES_PARKED_BYTES;
 }
 
-/* The outermost frames of a thread: clone and start_thread, or __libc_start_main and its helper. */
-#define OUTERMOST_LIBC_FRAMES 3
-
-bool context_outside_handlers(struct heap *heap, uintptr_t frame) {
-    heap_await(heap);
-    struct paths *paths = paths_of(heap);
-    return (paths->traces || cache_make(paths)) && context_outside_libc(heap, frame) &&
-           paths->stack.end == STACK_COMPLETE;
-}
-
-/* The frame of a signal on the interrupted stack is smaller than this. */
-#define SIGNAL_FRAME_BYTES 16384U
-
-/* A glibc before 2.34 has a part of libc in libpthread. pthread_join there holds a lock while it
- * calls libc's munmap, and pthread_create takes this lock. */
-static bool is_in_libc(const struct stack_frame *frame) {
-    const struct module *module = unwind_rules_module(rule_module(frame->rule));
-    return module && (module->loader || text_has(module->path, "/libpthread"));
-}
-
-/* True if a signal interrupted the frame where libc can hold no lock: directly after a system call.
- * The handler must run on the interrupted stack, because an alternate stack may be too small for
- * starting a thread. The next frame inwards is the function of libc to which the handler returns.
- */
-static bool is_in_system_call(const struct stack_frame *frame) {
-    const uint8_t *code = (const uint8_t *)frame->address;
-    return frame->exact && frame->sp - frame[1].sp < SIGNAL_FRAME_BYTES && code[-2] == 0x0f &&
-           code[-1] == 0x05; /* syscall */
-}
-
-bool context_outside_libc(struct heap *heap, uintptr_t frame) {
-    heap_await(heap);
-    struct paths *paths = paths_of(heap);
-    if (!paths->traces)
-        return false;
-    struct stack *stack = &paths->stack;
-    stack_walk(stack, frame, MEMCTX_DEPTH_MAX);
-    if (paths->nodes_valid > stack->kept)
-        paths->nodes_valid = stack->kept;
-    if (stack->end == STACK_BROKEN || stack->end == STACK_OPEN || !stack->count)
-        return false;
-    for (unsigned i = 0; i < stack->count; i++) {
-        const struct stack_frame *at = &stack->frames[i];
-        if (!is_in_libc(at))
-            continue;
-        if (i + 1 < stack->count && is_in_system_call(at))
-            i++; /* past the function to which the handler returns */
-        else if (i >= OUTERMOST_LIBC_FRAMES || i + 1 == stack->count)
-            return false;
-    }
-    return true;
-}
-
 struct lookup_counts context_counts(void) {
     struct lookup_counts sum = {0};
     for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next) {

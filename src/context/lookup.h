@@ -42,16 +42,6 @@ void context_thread_changes(struct heap *heap);
 /* Gives back the cache of a thread that ended. A few parked heaps keep their first tables of traces
  * for the next thread (PARKED_READY). */
 void context_forget(struct heap *heap);
-/* True if no frame of the current stack is in libc or the loader, so that the calling thread holds
- * no lock of libc and may start a thread. Three kinds of frames do not count: the outermost
- * OUTERMOST_LIBC_FRAMES (lookup.c), a function of libc in whose system call a signal interrupted
- * the program, and the function to which that signal's handler returns. False also if the stack is
- * broken or too deep to be walked. `frame`: the exported function's frame pointer. */
-bool context_outside_libc(struct heap *heap, uintptr_t frame);
-/* Like context_outside_libc, but also false if the walk did not reach the outermost frame of the
- * thread. If true, a signal handler is on the stack only if it interrupted a system call, because
- * every handler returns to libc. */
-bool context_outside_handlers(struct heap *heap, uintptr_t frame);
 
 /* True if the allocation whose look-up begins is to be timed; context_time_ends records its
  * time. */

@@ -3,20 +3,18 @@
  * control.h - the control thread: serves a socket on which the command asks for dumps, marks,
  * resets.
  *
- * The thread is one pthread named `memctx`. It blocks all signals of the program, and its stack is
- * small. Where the kernel allows that, it has its own descriptor table (it unshares the table and
- * closes everything in it), so the program's descriptor numbers do not change. The thread never
- * calls malloc and stops no other thread. When the thread gets no socket or no directory, it prints
- * a line only with MEMCTX_VERBOSE.
+ * The thread is named `memctx`, and libc does not know of it (os/thread.h). It blocks all signals,
+ * and its stack is small. Where the kernel allows that, it has its own descriptor table (it
+ * unshares the table and closes everything in it), so the program's descriptor numbers do not
+ * change. The thread never calls malloc and stops no other thread. When the thread gets no socket
+ * or no directory, it prints a line only with MEMCTX_VERBOSE.
  *
  * The thread starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager
  * or always. Elsewhere an allocation that serve_entered (api/malloc.c) serves starts the thread, if
- * its call comes from outside libc and the loader. The process must have lived for 20 ms, and 20 ms
- * must have passed since its last fork. The last fork is ignored in a process that is older than 1
- * s; age and fork are ignored in a process with a second thread. A call that may wait for a second
- * or more (api/waits.c) starts the thread at any age. A shorter wait starts the thread in a process
- * that is older than 0.5 s. A forked child starts its own thread in the same way; launchers
- * (api/init.c) have none.
+ * the process has lived for 20 ms or has a second thread. A call that may wait for a second or more
+ * (api/waits.c) starts the thread at any age. A shorter wait starts the thread in a process that is
+ * older than 0.5 s. A forked child starts its own thread in the same way; launchers (api/init.c)
+ * have none.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). The thread does not start where a filter was
@@ -32,11 +30,10 @@
 /* Atomic: 1 while the control thread is not started yet and may be started (control_is_due). */
 INTERNAL uint32_t control_waiting;
 
-/* True when the time to start the thread has come. The caller checks that its call did not come
- * from inside libc (context_outside_libc). */
+/* True when the time to start the thread has come. */
 bool control_is_due(void);
-/* Like control_is_due, but before a wait (api/waits.c), where age and earlier forks do not count.
- * False in a vfork child. */
+/* Like control_is_due, but before a wait (api/waits.c), where the age does not count. False in a
+ * vfork child. */
 bool control_is_due_in_wait(void);
 /* True for START_AFTER_MS after the process started or was forked. */
 #define START_AFTER_MS 20
@@ -45,7 +42,8 @@ bool control_is_young(void);
  * some 0.2 ms, less than a thousandth of the time that such a process has lived. */
 #define OLD_AFTER_MS 500
 bool control_is_old(void);
-/* Starts the thread, once. The caller has left the allocator, or is about to wait. */
+/* Starts the thread, once. The caller has left the allocator, or is about to wait. It may be a
+ * signal handler, but on an alternate stack, which may be small, the thread does not start. */
 void control_start(void);
 
 /* Called before a system call that the kernel allows only in a process with one thread
@@ -54,10 +52,13 @@ void control_start(void);
 bool control_pause(void);
 /* Lets the control thread start again when it is due. */
 void control_resume(void);
-/* Called when the program's first thread ends by itself (pthread_exit). Later, when no other
- * thread is left, the control thread must end the process, and the exit handlers run in the control
- * thread. So the control thread starts anew, now with the program's descriptors. */
-void control_first_thread_ended(void);
+/* Called when the calling thread is about to change the user or the groups of all threads, or has
+ * just done so: makes the control thread make the system call `number`, and waits until it has. If
+ * the call fails there, the control thread ends, and starts again when it is due. In a signal
+ * handler that interrupted the library, nothing happens, and sandbox_give_up_root comes later. */
+void control_follow(long number, long first, long second, long third);
+/* Set by the layer above: makes the calling thread, the control thread, use no heap of its own. */
+INTERNAL void (*control_thread_begins)(void);
 /* Called by the constructor. `at_once`: starts the thread now, not when it is due. `record`: the
  * value of MEMCTX_RECORD, or NULL. */
 void control_init(bool at_once, const char *record);
@@ -84,13 +85,13 @@ uint64_t control_uptime_ns(void);
 INTERNAL const uint64_t *const control_start_shown;
 /* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
 void control_complain(const char *what, const char *detail);
-/* Makes the socket again if somebody has removed its path. Looks at most once a second. */
+/* Makes the socket again if somebody has removed its path, and gives up root if the program has
+ * done so unseen. Looks at most once a second. */
 void control_look_at_socket(void);
+/* Makes the system call that control_follow asks for, if there is one. */
+void control_obey(void);
 /* True when the control thread has to end: another thread asks for that, or no other thread is
  * left. */
 bool control_must_end(void);
-/* True when the first thread of the program has ended, so that the control thread may become the
- * last one. */
-bool control_may_be_last(void);
 
 #endif

@@ -17,4 +17,9 @@
  * file of /proc lists all groups of the user, so it may be long. */
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
 
+/* For the control thread: takes the user and the group of the program's first thread if the calling
+ * thread is root and the first thread cannot become root any more. The library sees only changes of
+ * the user by functions of libc that the program calls by name (api/users.c). */
+void sandbox_give_up_root(void);
+
 #endif

@@ -35,7 +35,6 @@
 #include <unistd.h>
 
 #define IDLE_POLL_MS 1000       /* maximum wait in poll */
-#define ALONE_POLL_MS 100       /* maximum wait while this thread may become the last one */
 #define SWEEP_POLL_MS 50        /* maximum wait while a sweep of the tables is due */
 #define OBJECTS_POLL_MS 100     /* maximum wait before code that dlopen loaded is known */
 #define RULES_POLL_MS 100       /* maximum wait before the rules are applied to new contexts */
@@ -404,8 +403,6 @@ static int find_wait_ms(bool connected, bool deaf, bool sweep_is_due) {
         wait = OBJECTS_POLL_MS;
     if (policy_rules_exist() && wait > RULES_POLL_MS)
         wait = RULES_POLL_MS;
-    if (control_may_be_last() && wait > ALONE_POLL_MS)
-        wait = ALONE_POLL_MS;
     if (sweep_is_due && wait > SWEEP_POLL_MS)
         wait = SWEEP_POLL_MS;
     return holes_wait_ms(record_wait_ms(marks_wait_ms(wait)));
@@ -435,6 +432,7 @@ void server_run(void) {
     pages_clock_start = load_relaxed(&segment_clock);
     store_release(&segment_purger, os_process_id());
     while (!control_must_end()) {
+        control_obey();
         segment_clock_set(os_now_exact_ns());
         unwind_rules_look_at_objects();
         if (policy_rules_exist())

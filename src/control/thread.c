@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* thread.c - the life of the control thread: its late start, its end, forks, the exit of the
  * process; see control.h. */
+#include "os/thread.h"
 #include "base/options.h"
 #include "context/tree.h"
 #include "control/act.h"
@@ -20,27 +21,21 @@
 #include "region/heap.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 /* In a process with one thread, an allocation starts the control thread at the earliest this long
- * after the process started, or last forked. */
+ * after the process started. */
 #define START_AFTER_NS (START_AFTER_MS * 1000000UL)
 #define OLD_AFTER_NS (OLD_AFTER_MS * 1000000UL)
-/* A process that forks again and again starts the thread in a pause between its forks, or when the
- * process is FORKING_NS old. The reason: in a program with two threads glibc's fork costs ten page
- * faults more. */
-#define FORKING_NS 1000000000U
 /* how many calls of control_is_due in a forked child do not read the clock */
 #define CHILD_LOOKS 8
 #define STACK_BYTES (220UL << 10)
-/* glibc puts the program's thread-local storage into the stack of a thread, and accepts the stack
- * if 2 KiB are left. So glibc is not told of the lowest STACK_RESERVE bytes of the stack, and they
- * stay free for the thread's code. */
-#define STACK_RESERVE (44UL << 10)
 #define STATUS_BYTES 16384 /* room for one file of /proc, in may_start */
 /* pause between two checks: at exit, whether the socket is still being made; in control_pause,
  * whether the kernel still has the ended thread */
@@ -50,7 +45,8 @@
 #define GONE_WAITS_MAX 10000
 /* room for a set of 8192 processors; Linux on x86-64 has no more */
 #define AFFINITY_WORDS 128
-#define SOCKET_LOOK_NS 1000000000U /* least time between two checks of the socket's path */
+/* least time between two checks of the socket's path and of the user */
+#define SOCKET_LOOK_NS 1000000000U
 
 uint32_t control_waiting FORK_PAGE;
 
@@ -61,7 +57,6 @@ static struct {
     uint32_t stopping; /* atomic: the thread must end */
     uint32_t opening;  /* atomic: the thread is making the socket */
     uint32_t ending;   /* atomic: the process ends, and no socket may be made any more */
-    bool first_ended;  /* the program's first thread ended; the control thread may be the last */
     /* value of heap_global.threads_seen while the process has one thread */
     uint32_t alone;
     uint64_t start_ns;  /* start of this process, or the time of its fork */
@@ -69,10 +64,18 @@ static struct {
     uint32_t restricts; /* atomic: calls of control_restrict */
     /* In a forked child: how many further calls of control_is_due do not read the clock. */
     uint32_t looks_left;
-    pthread_t thread;
-    uint32_t tid; /* the thread's id; the thread writes it */
 } control FORK_PAGE = {.lock = LOCK_INIT(RANK_CONTROL), .alone = 1};
 const uint64_t *const control_start_shown = &control.start_ns;
+/* The thread, while control.running is set; under control.lock. */
+static struct os_thread thread;
+/* A system call that the thread is to make; see control_follow. The thread writes `result` before
+ * `state`. */
+static struct {
+    uint32_t state; /* atomic: enum { FOLLOW_NOTHING, FOLLOW_ASKED, FOLLOW_DONE } */
+    long number, arguments[3], result;
+} follow;
+enum { FOLLOW_NOTHING, FOLLOW_ASKED, FOLLOW_DONE };
+void (*control_thread_begins)(void);
 /* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
  * the library's code runs on the stack, and it uses a tenth of the stack. */
 static char stack_room[STACK_BYTES + OS_PAGE_BYTES];
@@ -93,20 +96,17 @@ void control_complain(const char *what, const char *detail) {
     os_print(&text);
 }
 
-/* True when the only other thread is the program's first one, and the first thread has ended. The
- * control thread is then the last thread, and glibc ends the process when the thread returns. */
+/* True when the only other thread is the program's first one, and the first thread has ended by the
+ * system call exit. The control thread is then the last thread, and the process ends with it. (When
+ * the last thread that libc knows ends in another way, libc ends the process.) */
 static bool is_alone(void) {
     struct stat tasks;
     char line[128];
-    /* Without /proc, nothing tells whether other threads are left. If the first thread has ended,
-     * this thread then ends, too: otherwise the process might never end. */
     if (OS_TRY(os_stat("/proc/self/task", &tasks)))
-        return control.first_ended;
+        return false;
     if (tasks.st_nlink > 2 + 2) /* a link for each thread, and 2 for the directory itself */
         return false;
     int64_t length = os_read_file("/proc/self/stat", line, sizeof line);
-    if (length <= 0)
-        return control.first_ended;
     /* The line is "pid (name) state ..."; the name may contain anything, also parentheses. */
     for (int64_t i = length - 1; i > 0; i--)
         if (line[i] == ')')
@@ -116,10 +116,6 @@ static bool is_alone(void) {
 
 bool control_must_end(void) {
     return load_acquire(&control.stopping) || is_alone();
-}
-
-bool control_may_be_last(void) {
-    return control.first_ended;
 }
 
 static void make_socket(void) {
@@ -135,6 +131,7 @@ void control_look_at_socket(void) {
     if (now < next_ns)
         return;
     next_ns = now + SOCKET_LOOK_NS;
+    sandbox_give_up_root();
     if (socket_is_lost())
         make_socket();
 }
@@ -163,17 +160,15 @@ static void take_ordinary_place(void) {
         }
 }
 
-static void *thread_main(void *argument) {
-    os_thread_block_signals();
+static int thread_main(void *argument) {
+    (void)argument;
+    control_thread_begins();
     take_ordinary_place();
     /* A raw system call: the symbol prctl names the library's own function in api/sandbox.c, which
      * this layer may not call. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
-    control.tid = os_thread_id();
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    /* A control thread that may become the last thread keeps the program's descriptor table,
-     * because the exit handlers will run in this thread. */
-    descriptors_are_own = !control.first_ended && !OS_TRY(os_unshare(CLONE_FILES));
+    descriptors_are_own = !OS_TRY(os_unshare(CLONE_FILES));
     if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
         os_close(0);
         os_close(1);
@@ -194,7 +189,7 @@ static void *thread_main(void *argument) {
     socket_remove();
     descriptors_let_go(&socket_listener);
     buffers_stack_top = NULL;
-    return argument;
+    return 0;
 }
 
 /* True when the thread may start. False, for good, where a filter of system calls was installed
@@ -216,67 +211,97 @@ static bool may_start(void) {
 
 /* Starts the control thread, if it may start (may_start). */
 static void start(void) {
-    pthread_attr_t attributes;
+    char *stack = (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES);
     if (!may_start())
         return;
-    if (!os_libc.thread_create) {
-        control_complain("libpthread.so.0 cannot be loaded", "");
-        return;
-    }
-    int error = OS_TRY_ERROR(pthread_attr_init(&attributes));
-    if (error)
-        return;
-    if (control.first_ended) /* the program's exit handlers may run on this thread's stack */
-        os_libc.set_stack_size(&attributes, STACK_BYTES);
-    else
-        os_libc.set_stack(&attributes,
-                          (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES) + STACK_RESERVE,
-                          STACK_BYTES - STACK_RESERVE);
-    error = OS_TRY_ERROR(os_thread_create(&control.thread, &attributes, thread_main));
-    if (error == EINVAL) { /* the program's TLS is larger than the stack */
-        pthread_attr_destroy(&attributes);
-        OS_TRY_ERROR(pthread_attr_init(&attributes));
-        os_libc.set_stack_size(&attributes, STACK_BYTES * 32);
-        error = OS_TRY_ERROR(os_thread_create(&control.thread, &attributes, thread_main));
-    }
-    pthread_attr_destroy(&attributes);
-    if (error) {
+    if (!os_thread_start(&thread, stack, STACK_BYTES, thread_main)) {
         control_complain("cannot start the control thread", "");
         return;
     }
     control.running = os_process_id();
 }
 
+/* Takes control.lock and makes the caller ignore cancellation. False: nothing happened, because the
+ * caller is a signal handler, in which lock_take could wait for ever. */
+static bool lock_control(int *cancel_state) {
+    if (lock_any_is_mine())
+        return false;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel_state);
+    lock_take(&control.lock);
+    return true;
+}
+
+static void unlock_control(int cancel_state) {
+    lock_release(&control.lock);
+    pthread_setcancelstate(cancel_state, NULL);
+}
+
+/* Ends the thread and waits for its end; false: this process has none. Under control.lock. */
+static bool end_locked(void) {
+    /* In a vfork child control.running is the pid of the parent, whose thread must go on. */
+    if (!control.running || control.running != os_process_id())
+        return false;
+    store_release(&control.stopping, 1);
+    socket_wake();
+    os_thread_join(&thread);
+    control.running = 0;
+    store_release(&control.stopping, 0);
+    return true;
+}
+
 /* Ends the thread and waits for its end; false: there is no thread, or it cannot be ended now.
  * Keeps errno and the cancellation state. */
 static bool end_thread(void) {
     int saved = errno, cancel_state;
-    if (lock_any_is_mine()) /* in a signal handler: lock_take could wait for ever */
+    if (!lock_control(&cancel_state))
         return false;
-    /* A thread can be cancelled in pthread_join. */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    lock_take(&control.lock);
-    /* In a vfork child control.running is the pid of the parent, whose thread must go on. */
-    bool runs = control.running && control.running == os_process_id();
-    if (runs) {
-        store_release(&control.stopping, 1);
-        socket_wake();
-        os_libc.thread_join(control.thread, NULL);
-        control.running = 0;
-        store_release(&control.stopping, 0);
-    }
-    lock_release(&control.lock);
-    pthread_setcancelstate(cancel_state, NULL);
+    bool ran = end_locked();
+    unlock_control(cancel_state);
     errno = saved;
-    return runs;
+    return ran;
 }
 
-/* pthread_join returns when the thread does not use its stack any more. Shortly after that, the
+#define FOLLOW_WAIT_NS 10000000L
+
+void control_follow(long number, long first, long second, long third) {
+    const struct timespec wait = {.tv_nsec = FOLLOW_WAIT_NS};
+    int saved = errno, cancel_state;
+    if (!lock_control(&cancel_state))
+        return;
+    if (control.running && control.running == os_process_id()) {
+        follow.number = number;
+        follow.arguments[0] = first;
+        follow.arguments[1] = second;
+        follow.arguments[2] = third;
+        store_release(&follow.state, FOLLOW_ASKED);
+        socket_wake();
+        while (load_acquire(&follow.state) == FOLLOW_ASKED && load_acquire(thread.alive))
+            OS_CALL(SYS_futex, &follow.state, FUTEX_WAIT, FOLLOW_ASKED, &wait, 0, 0);
+        bool followed = exchange_acq_rel(&follow.state, FOLLOW_NOTHING) == FOLLOW_DONE &&
+                        !OS_FAILED(follow.result);
+        /* A thread that could not do what the program can do has lost privileges already. */
+        if (!followed && end_locked())
+            store_release(&control_waiting, 1);
+    }
+    unlock_control(cancel_state);
+    errno = saved;
+}
+
+void control_obey(void) {
+    if (LIKELY(load_acquire(&follow.state) != FOLLOW_ASKED))
+        return;
+    const long *a = follow.arguments;
+    follow.result = os_syscall(follow.number, a[0], a[1], a[2], 0, 0, 0);
+    store_release(&follow.state, FOLLOW_DONE);
+    OS_CALL(SYS_futex, &follow.state, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+/* end_thread returns when the thread does not use its stack any more. Shortly after that, the
  * kernel takes the thread out of the process, or later if a debugger traces the thread. */
 bool control_pause(void) {
     int saved = errno;
     bool ran = end_thread();
-    for (int i = 0; ran && i < GONE_WAITS_MAX && os_thread_exists(control.tid); i++)
+    for (int i = 0; ran && i < GONE_WAITS_MAX && os_thread_exists(thread.id); i++)
         os_sleep(&(struct timespec){.tv_nsec = EXIT_WAIT_NS});
     errno = saved;
     return ran;
@@ -335,12 +360,6 @@ void control_unrestrict(uint32_t before) {
     }
 }
 
-void control_first_thread_ended(void) {
-    control.first_ended = true; /* before end_thread: a thread that starts later knows it */
-    if (end_thread())
-        control_resume();
-}
-
 COLD bool control_is_due(void) {
     if (control.forking)
         return false;
@@ -352,9 +371,8 @@ COLD bool control_is_due(void) {
     }
     if (load_relaxed(&heap_global.threads_seen) > control.alone)
         return true;
-    uint64_t now = os_now_ns(); /* coarse: may lie before a time of the exact clock */
-    return now >= control.start_ns + START_AFTER_NS &&
-           (now >= control.fork_ns + START_AFTER_NS || now >= control.start_ns + FORKING_NS);
+    /* the coarse clock may lie before a time of the exact clock */
+    return os_now_ns() >= control.start_ns + START_AFTER_NS;
 }
 
 COLD bool control_is_due_in_wait(void) {
@@ -369,13 +387,20 @@ COLD bool control_is_old(void) {
     return os_now_ns() >= control.start_ns + OLD_AFTER_NS;
 }
 
+static bool is_on_alternate_stack(void) {
+    stack_t stack = {.ss_flags = 0};
+    os_syscall(SYS_sigaltstack, 0, (long)&stack, 0, 0, 0, 0);
+    return stack.ss_flags & SS_ONSTACK;
+}
+
 COLD void control_start(void) {
     int saved = errno, cancel_state;
-    if (!lock_try(&control.lock))
+    /* a signal handler may have interrupted the allocator, or the start of the thread */
+    if (lock_any_is_mine() || !lock_try(&control.lock))
         return;
     /* The caller may be about to wait (api/waits.c), and may be cancelled at any moment. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    if (load_relaxed(&control_waiting)) {
+    if (load_relaxed(&control_waiting) && !is_on_alternate_stack()) {
         store_owner(&control_waiting, 0);
         start();
     }
@@ -436,8 +461,9 @@ COLD void control_fork_done(bool child, bool has_heap) {
         server_let_go();
     }
     control.running = control.stopping = 0;
+    if (follow.state) /* a needless write copies the OS page in the child */
+        follow.state = FOLLOW_NOTHING;
     control.opening = control.ending = 0;
-    control.first_ended = false;
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;

@@ -3,14 +3,9 @@
 #include "os/libc.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 
 /* These functions are weak, because the process may lack them: only glibc 2.34 and newer have them
  * in libc.so.6. */
-#pragma weak pthread_create
-#pragma weak pthread_join
-#pragma weak pthread_attr_setstack
-#pragma weak pthread_attr_setstacksize
 #pragma weak pthread_key_create
 #pragma weak pthread_key_delete
 #pragma weak pthread_setspecific
@@ -26,10 +21,6 @@ extern void *libc_symbol(void *library, const char *name) __asm__("__libc_dlsym"
 #define LIBC_OPEN_MODE (RTLD_NOW | (int)0x80000000) /* the flag that dlopen adds by itself */
 
 struct os_libc os_libc START_PAGE = {
-    .thread_create = pthread_create,
-    .thread_join = pthread_join,
-    .set_stack = pthread_attr_setstack,
-    .set_stack_size = pthread_attr_setstacksize,
     .key_create = pthread_key_create,
     .key_delete = pthread_key_delete,
     .key_set = pthread_setspecific,
@@ -43,13 +34,9 @@ static COLD void load_threads(void) {
         return;
 #define LOAD(field, name)                                                                          \
     os_libc.field = (__typeof__(os_libc.field))libc_symbol(library, "pthread_" #name)
-    LOAD(thread_join, join);
-    LOAD(set_stack, attr_setstack);
-    LOAD(set_stack_size, attr_setstacksize);
     LOAD(key_create, key_create);
     LOAD(key_delete, key_delete);
     LOAD(key_set, setspecific);
-    LOAD(thread_create, create);
 #undef LOAD
 }
 
@@ -63,35 +50,12 @@ static COLD void load_symbols(void) {
     store_release(&os_libc.open, (__typeof__(os_libc.open))libc_symbol(library, "dlopen"));
 }
 
-bool os_libc_init(bool symbols) {
+void os_libc_init(bool symbols) {
     bool old = libc_open && libc_symbol;
-    if (!os_libc.thread_create && old)
+    if (!os_libc.key_create && old)
         load_threads();
     if (!os_libc.open && old && symbols)
         load_symbols();
-    return os_libc.thread_create != NULL;
-}
-
-/* The signal by which glibc's setuid reaches each thread; setuid waits until all have answered. */
-#define SIGNAL_OF_SETUID (1UL << (33 - 1))
-
-int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *)) {
-    uint64_t others = ~SIGNAL_OF_SETUID, before = 0;
-    if (!os_libc.thread_create)
-        return ENOSYS;
-    /* The new thread inherits this thread's signal mask, so this thread blocks the signals for a
-     * moment. (pthread_attr_setsigmask_np exists only since glibc 2.32.) This thread must not
-     * unblock any signal: glibc's thread for timers blocks signal 32, and timers send this signal,
-     * which has no handler. */
-    os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&others, (long)&before, sizeof others, 0, 0);
-    int error = os_libc.thread_create(thread, attributes, run, NULL);
-    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
-    return error;
-}
-
-void os_thread_block_signals(void) {
-    uint64_t others = ~SIGNAL_OF_SETUID;
-    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&others, 0, sizeof others, 0, 0);
 }
 
 int os_stat(const char *path, struct stat *status) {

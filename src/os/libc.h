@@ -34,10 +34,6 @@
 /* A pointer is NULL if the process does not have the function, as with a glibc before 2.34 until
  * os_libc_init has loaded the function's library. */
 struct os_libc {
-    int (*thread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    int (*thread_join)(pthread_t, void **);
-    int (*set_stack)(pthread_attr_t *, void *, size_t);
-    int (*set_stack_size)(pthread_attr_t *, size_t);
     int (*key_create)(pthread_key_t *, void (*)(void *));
     int (*key_delete)(pthread_key_t);
     int (*key_set)(pthread_key_t, const void *);
@@ -48,16 +44,8 @@ INTERNAL struct os_libc os_libc;
 
 /* If functions of os_libc are still NULL, loads libpthread.so.0 and, with `symbols`, libdl.so.2,
  * and takes the functions from them. Costs nothing with glibc 2.34 or newer. Calls the loader and
- * malloc, so the caller must hold no lock. False: this process cannot create threads. */
-bool os_libc_init(bool symbols);
-
-/* pthread_create for a thread that blocks all signals from its first instruction on, except the
- * signal of setuid. Returns an error number. */
-int os_thread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *));
-
-/* A thread made by os_thread_create calls this first. It unblocks the signal of setuid, which the
- * thread's creator may have blocked, and blocks that of pthread_cancel, which glibc unblocks. */
-void os_thread_block_signals(void);
+ * malloc, so the caller must hold no lock. */
+void os_libc_init(bool symbols);
 
 /* Turns the result of a raw system call into a result as libc's functions have it: -1 and errno on
  * failure. The functions below return their results in this form. */

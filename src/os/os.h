@@ -182,6 +182,7 @@ bool lock_is_mine(const struct lock *lock);
 /* True when the calling thread holds a lock of the library. A signal handler must then take no
  * lock: it could wait for ever for the thread that it interrupted. */
 bool lock_any_is_mine(void);
+uintptr_t lock_self(void); /* address of a thread-local variable of this library */
 /* Writes to as much stack as a thread uses while it walks its stack under a lock. So a stack that
  * is too small overflows now, and not while the thread holds the lock. */
 void lock_reach_for_walk(void);

@@ -66,17 +66,6 @@ def threads_named_memctx(pid):
 
 
 @test
-def forks_come_first():
-    """With auto, the control thread waits while a young process forks often, at most a second: a
-    fork of a process with two threads costs more."""
-    program = harness.build_program("tests/control/forking.c")
-    with runtime_dir() as directory:
-        done = harness.run_program([program], harness.preloaded_env(
-            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=60)
-        check_equal((done.returncode, done.stdout, done.stderr), (0, "started\n", ""), "its words")
-
-
-@test
 def children_of_a_process_with_threads_start_no_thread_at_once():
     program = harness.build_program("tests/control/fork_after_thread.c")
     with runtime_dir() as directory:
@@ -402,6 +391,108 @@ def privileges_dropped():
                 check_equal(harness.read_status(target.pid, "Uid", tid).split(), ["65534"] * 4,
                             f"uids of thread {tid}")
             target.finish()
+
+
+USERS = """
+import ctypes, os, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+print("ready", flush=True)
+sys.stdin.readline()
+print(eval(sys.argv[1]), flush=True)
+if sys.argv[2] == "sleep":
+    while True:
+        time.sleep(0.05)
+sys.stdin.read()
+"""
+
+
+def ids_of(pid):
+    """The user, the groups and the capabilities of each thread of a process."""
+    return {tuple(harness.read_status(pid, name, tid)
+                  for name in ("Uid", "Gid", "Groups", "CapEff", "CapPrm"))
+            for tid in os.listdir(f"/proc/{pid}/task")}
+
+
+@test
+def no_thread_keeps_what_libc_gives_up():
+    """libc does not know the control thread, so each of its functions that change the user or the
+    groups of all threads first ends that thread. Later the thread is back. It is back at once in a
+    program that is not root any more and then waits in a read."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to give up")
+    group = "(ctypes.c_int * 1)(12345)"
+    for call, waits in (("libc.setuid(65534)", "read"), ("libc.seteuid(65534)", "read"),
+                        ("libc.setreuid(65534, 65534)", "read"),
+                        ("libc.setresuid(65534, 65534, 65534)", "read"),
+                        ("libc.setgid(65534)", "sleep"), ("libc.setegid(65534)", "sleep"),
+                        ("libc.setregid(65534, 65534)", "sleep"),
+                        ("libc.setresgid(65534, 65534, 65534)", "sleep"),
+                        (f"libc.setgroups(ctypes.c_size_t(1), {group})", "sleep"),
+                        ("libc.initgroups(b'nobody', 54321)", "sleep"),
+                        ("[libc.seteuid(n) for n in (65534, 0) * 40][0]", "sleep")):
+        with runtime_dir() as directory:
+            os.chmod(directory, 0o777)
+            argv = [sys.executable, "-c", USERS, call, waits]
+            with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+                check_equal(target.hear(), "ready", "it began")
+                check_equal(threads_named_memctx(target.pid), 1, "control threads at first")
+                before = ids_of(target.pid)
+                target.say("")
+                check_equal(target.hear(), "0", call)
+                harness.wait_until(lambda t=target: threads_named_memctx(t.pid) == 1,
+                                   f"{call}: the control thread")
+                after = ids_of(target.pid)
+                check_equal(len(after), 1, f"{call}: {after}")
+                check("0) * 40" in call or after != before, f"{call} changed nothing: {after}")
+
+
+@test
+def forks_in_a_handler_that_interrupted_a_fork():
+    """In a process with two threads glibc holds a lock during a fork, so a fork in a handler that
+    interrupted it would wait for ever. The control thread is no such thread."""
+    program = harness.build_program("tests/control/signal_forks.c")
+    with runtime_dir() as directory:
+        done = harness.run_program([program], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager"), timeout_s=60)
+        check_equal((done.returncode, done.stdout, done.stderr), (0, "interrupted\n", ""), "words")
+
+
+@test
+def no_thread_stays_root_unseen():
+    """A program may give up root in a way that the library does not see. Then the control thread
+    gives it up, too, some time later."""
+    if os.geteuid() != 0:
+        raise Skip("needs root to give up")
+    program = harness.build_program("tests/control/unseen_user.c")
+    with runtime_dir() as directory:
+        with harness.Target([program], directory, MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "it began")
+            target.wait_socket()
+            target.say("")
+            check_equal(target.hear(), "done", "it gave up root")
+            harness.wait_until(lambda: len(ids_of(target.pid)) == 1 and
+                               threads_named_memctx(target.pid) == 1, "one user in all threads")
+            harness.check_sums(target.dump())
+
+
+@test
+def libc_knows_no_control_thread():
+    """A program with one thread keeps libc's code for one thread, beside a control thread; when the
+    program makes a thread, libc changes to its code for several."""
+    program = harness.build_program("tests/control/one_thread.c", flags=("-pthread",))
+    plain = subprocess.run([program], input="\n\n", capture_output=True, text=True, check=True,
+                           env=harness.clean_env(), timeout=PATIENCE_S)
+    with runtime_dir() as directory:
+        with harness.Target([program], directory, MEMCTX_CONTROL="eager") as target:
+            heard = [target.hear()]
+            target.wait_socket()
+            harness.check_sums(target.dump())
+            target.say("")
+            heard += [target.hear(), target.hear()]
+            harness.check_sums(target.dump())
+            target.say("")
+    check_equal(heard, plain.stdout.splitlines(), "what libc uses")
+    check(heard[0].split()[1:] != heard[2].split()[1:], f"the test shows nothing: {heard}")
 
 
 def became(target, name):

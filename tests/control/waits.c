@@ -378,32 +378,27 @@ __asm__(".text\n"
         "    ret\n");
 
 static void tell_place(const char *what) {
-    static char lines[4096];
-    static size_t length;
-    length += (size_t)snprintf(lines + length, sizeof lines - length, "%s: %d\n", what, in_place);
+    printf("%s: %d\n", what, in_place);
     in_place = -1;
-    if (strcmp(what, "plainly") != 0)
-        return;
-    if (write(1, lines, length) != (ssize_t)length)
-        abort();
 }
 
-static void call_in_child(bool restricted) {
+/* Calls `act` in a child and tells the number of threads that the child has then. */
+static void tell_in_child(const char *what, void (*act)(void)) {
     int status;
+    fflush(stdout);
     pid_t child = fork();
     if (!child) {
-        if (restricted)
-            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-        call_here();
+        act();
         _exit(in_place);
     }
     waitpid(child, &status, 0);
     in_place = WEXITSTATUS(status);
+    tell_place(what);
 }
 
-static void fork_in_handler(int number) {
-    (void)number;
-    call_in_child(false);
+static void call_restricted(void) {
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    call_here();
 }
 
 static int send_in_callback(const void *a, const void *b) {
@@ -412,20 +407,60 @@ static int send_in_callback(const void *a, const void *b) {
     return 0;
 }
 
-static void tell_places(void) {
-    struct sigaction action = {.sa_handler = call_in_handler};
-    struct sigaction forking = {.sa_handler = fork_in_handler};
-    int numbers[4] = {4, 3, 2, 1}, status;
-    struct timespec age = {.tv_nsec = 30000000};
+/* Makes SIGUSR1 call `handler`, on an alternate stack if `apart` is true. */
+static void handle_by(void (*handler)(int), bool apart) {
+    static char stack[1 << 16];
+    stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = apart ? SA_ONSTACK : 0};
+    sigaltstack(&alternate, NULL);
     sigaction(SIGUSR1, &action, NULL);
+}
+
+static void call_handler(void) {
+    handle_by(call_in_handler, false);
     raise(SIGUSR1);
-    tell_place("in a handler");
+}
+
+static void call_handler_apart(void) {
+    handle_by(call_in_handler, true);
+    raise(SIGUSR1);
+}
+
+static void call_handler_below_qsort(void) {
+    int numbers[4] = {4, 3, 2, 1};
+    handle_by(call_in_handler, false);
     qsort(numbers, 4, sizeof numbers[0], send_in_callback);
-    tell_place("in a handler below qsort");
+}
+
+static void call_below_qsort(void) {
+    int numbers[4] = {4, 3, 2, 1};
     qsort(numbers, 4, sizeof numbers[0], call_in_callback);
-    tell_place("below qsort");
+}
+
+static void call_below_unknown_code(void) {
     call_blindly(call_here);
-    tell_place("below unknown code");
+}
+
+static void call_in_child_of_handler(int number) {
+    int status;
+    (void)number;
+    pid_t child = fork();
+    if (!child) {
+        call_here();
+        _exit(in_place);
+    }
+    waitpid(child, &status, 0);
+    in_place = WEXITSTATUS(status);
+}
+
+static void call_forking_handler(void) {
+    handle_by(call_in_child_of_handler, false);
+    raise(SIGUSR1);
+}
+
+static void tell_places(void) {
+    struct timespec age = {.tv_nsec = 30000000};
+    int status;
     syscall(SYS_nanosleep, &age, NULL); /* in an older process, a slow malloc starts the thread */
     pid_t child = vfork();
     if (!child) {
@@ -436,24 +471,19 @@ static void tell_places(void) {
     waitpid(child, &status, 0);
     in_place = threads();
     tell_place("in a vfork child");
-    call_in_child(true);
-    tell_place("in a restricted child");
-    call_in_child(false);
-    tell_place("in a child");
-    sigaction(SIGUSR1, &forking, NULL);
-    raise(SIGUSR1);
-    tell_place("in a child of a handler");
-    kill(getpid(), SIGUSR1);
-    tell_place("in a child of a handler that interrupted a system call");
-    in_place = threads();
-    tell_place("before");
-    call_here();
-    tell_place("plainly");
+    tell_in_child("in a restricted child", call_restricted);
+    tell_in_child("on an alternate stack", call_handler_apart);
+    tell_in_child("in a handler", call_handler);
+    tell_in_child("in a handler below qsort", call_handler_below_qsort);
+    tell_in_child("below qsort", call_below_qsort);
+    tell_in_child("below unknown code", call_below_unknown_code);
+    tell_in_child("in a child of a handler", call_forking_handler);
+    tell_in_child("plainly", call_here);
 }
 
-static int poll_in_callback(const void *a, const void *b) {
-    (void)a, (void)b;
-    return poll(NULL, 0, 1);
+static void poll_in_handler(int number) {
+    (void)number;
+    poll(NULL, 0, 1);
 }
 
 /* In a process older than 0.5 s: tells the number of threads after calls that cannot wait, after
@@ -461,7 +491,6 @@ static int poll_in_callback(const void *a, const void *b) {
 static void tell_old(void) {
     struct timespec age = {.tv_nsec = 600000000}, no_span = {0};
     struct timeval no_time = {0};
-    char numbers[64] = {0};
     syscall(SYS_nanosleep, &age, NULL);
     poll(NULL, 0, 0);
     sleep(0);
@@ -470,7 +499,9 @@ static void tell_old(void) {
     select(0, NULL, NULL, NULL, &no_time);
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &age, NULL);
     int after_none = threads();
-    qsort(numbers, sizeof numbers, 1, poll_in_callback);
+    handle_by(poll_in_handler, true);
+    for (int i = 0; i < 100; i++)
+        raise(SIGUSR1);
     int after_short = threads();
     call_here();
     printf("%d %d %d\n", after_none, after_short, in_place);

@@ -14,12 +14,12 @@ readonly exports_required="malloc free calloc realloc reallocarray memalign alig
     _ZdlPvSt11align_val_tRKSt9nothrow_t _ZdaPvSt11align_val_tRKSt9nothrow_t"
 
 # Other exports that are allowed. prctl and syscall: to notice a seccomp filter. setns, unshare and
-# capset: to end the control thread before them. pthread_cancel: so that a thread that cancels
-# itself can end. The names of the first lines: to notice a long wait.
+# capset: to end the control thread before them. setuid and its kin: to change the user of the
+# control thread, too. The names of the first lines: to notice a long wait.
 readonly exports_allowed='(u|nano|clock_nano|thrd_)?sleep|pause|sigsuspend|'\
 'sigwait(info)?|sigtimedwait|'\
 '(__)?p?poll(_chk)?|p?select|epoll_p?wait|accept4?|'\
-'pthread_cancel|'\
+'set(e|re|res)?[ug]id|(set|init)groups|'\
 'prctl|syscall|setns|unshare|capset|cfree|'\
 '(LIB)?MEMCTX.*|memctx_.*|__libc_(free|memalign|[pv]{1,2}alloc|'\
 '(m|c|re)alloc|reallocarray|mallinfo|mallopt|freeres)'

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * setuid, setgroups and their kin, which the program calls in place of libc's functions.
+ *
+ * libc changes the user and the groups of all threads that it knows. It does not know the control
+ * thread (os/thread.h), so that thread makes the same system call, and has made it when the
+ * program's function returns. The control thread comes first: a thread that has given up root may
+ * not be able to reach it. setfsuid and setfsgid are not here, because libc, too, changes one
+ * thread by them. Of changes that a program makes without these functions, control/sandbox.h
+ * (sandbox_give_up_root) takes care.
+ */
+#include "base/base.h"
+#include "control/control.h"
+#include "os/os.h"
+#include "path/rebind.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MEMCTX_UNIT
+/* Exports the function `name`, which makes the system call `number` with `first`, `second` and
+ * `third` in all threads. */
+#define CHANGE(name, parameters, arguments, number, first, second, third)                          \
+    EXPORT int name parameters {                                                                   \
+        int(*next) parameters = (int(*) parameters)rebind_next(#name);                             \
+        control_follow(number, (long)(first), (long)(second), (long)(third));                      \
+        return next ? next arguments : (errno = ENOSYS, -1);                                       \
+    }
+#define AS_IT_IS (-1) /* to setresuid and setresgid: the id stays */
+
+CHANGE(setuid, (uid_t user), (user), SYS_setuid, user, 0, 0)
+CHANGE(seteuid, (uid_t user), (user), SYS_setresuid, AS_IT_IS, user, AS_IT_IS)
+CHANGE(setreuid, (uid_t real, uid_t user), (real, user), SYS_setreuid, real, user, 0)
+CHANGE(setresuid, (uid_t real, uid_t user, uid_t saved), (real, user, saved), SYS_setresuid, real,
+       user, saved)
+CHANGE(setgid, (gid_t group), (group), SYS_setgid, group, 0, 0)
+CHANGE(setegid, (gid_t group), (group), SYS_setresgid, AS_IT_IS, group, AS_IT_IS)
+CHANGE(setregid, (gid_t real, gid_t group), (real, group), SYS_setregid, real, group, 0)
+CHANGE(setresgid, (gid_t real, gid_t group, gid_t saved), (real, group, saved), SYS_setresgid, real,
+       group, saved)
+CHANGE(setgroups, (size_t count, const gid_t *groups), (count, groups), SYS_setgroups, count,
+       groups, 0)
+
+#define GROUPS_BYTES align_up(NGROUPS_MAX * sizeof(gid_t), OS_PAGE_BYTES)
+
+/* initgroups finds the groups itself, so the control thread takes them from this thread. */
+EXPORT int initgroups(const char *user, gid_t group) {
+    int (*next)(const char *, gid_t) = (int (*)(const char *, gid_t))rebind_next("initgroups");
+    int result = next ? next(user, group) : (errno = ENOSYS, -1), saved = errno;
+    gid_t *groups = result ? NULL : os_map(GROUPS_BYTES);
+    int count = groups ? getgroups(NGROUPS_MAX, groups) : -1;
+    if (count >= 0)
+        control_follow(SYS_setgroups, count, (long)groups, 0);
+    if (groups)
+        os_unmap(groups, GROUPS_BYTES);
+    errno = saved;
+    return result;
+}
+#endif

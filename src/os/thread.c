@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* Starts a thread that libc does not know of; see thread.h. */
+#include "os/thread.h"
+
+#include "os/libc.h"
+#include "os/os.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+
+/* What the flags of glibc's pthread_create are: filters of system calls know this combination. */
+#define THREAD_FLAGS                                                                               \
+    (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD |            \
+     CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
+/* Bytes below the outermost thread-local variable that is known to be used. The library's variables
+ * take fewer; a library of a compiler's checks (AddressSanitizer) has variables of its own. */
+#define VARIABLES_MORE 8192UL
+#define STACK_LEAST (128UL << 10)
+#define JOIN_WAIT_NS 100000000L
+
+/* The head of glibc's descriptor of a thread. It stands at the thread pointer, and compiled code
+ * uses its fields directly, so it is the same in all versions for x86-64. */
+struct head {
+    void *self;
+    union vector *vector;
+    void *self_too;
+    uint32_t threads; /* not 0: this thread takes libc's locks by atomic operations */
+    uint32_t scope;
+    uint64_t sysinfo, stack_guard, pointer_guard;
+};
+_Static_assert(offsetof(struct head, stack_guard) == 0x28, "gcc reads the guard there");
+
+/* An entry of the list of thread-local variables of each object. dl_iterate_phdr looks for the
+ * variables of each object there. In this list, entry -1 says that there are no variables, and
+ * entry 0 has a version that is never the present one. So libc finds none, as in a thread that has
+ * not used an object's variables yet. */
+union vector {
+    uint64_t counter;
+    struct {
+        void *value, *to_free;
+    } pointer;
+};
+
+/* The memory at the thread pointer. glibc's descriptor is smaller than `room`; the fields behind
+ * its head are 0, except the thread's id. */
+struct descriptor {
+    union {
+        struct head head;
+        char room[4096];
+    };
+    union vector vectors[2];
+    uint32_t id; /* in the place of glibc's field, if the place of that is not known */
+} __attribute__((aligned(64)));
+
+static struct head *own_head(void) {
+    struct head *self;
+    __asm__("movq %%fs:0, %0" : "=r"(self));
+    return self;
+}
+
+/* Returns the bytes below the thread pointer that hold thread-local variables which the new thread
+ * uses: errno, and those of this library. */
+static size_t variable_bytes(const struct head *self) {
+    uintptr_t pointer = (uintptr_t)self;
+    size_t of_libc = pointer - (uintptr_t)&errno, of_library = pointer - lock_self();
+    return align_up((of_libc > of_library ? of_libc : of_library) + VARIABLES_MORE, 64);
+}
+
+bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*run)(void *)) {
+    const struct head *self = own_head();
+    size_t below = variable_bytes(self), needed = below + sizeof(struct descriptor);
+    static char *mapped; /* for a program with many thread-local variables */
+    char *variables = stack + bytes - needed;
+    if (needed + STACK_LEAST > bytes) {
+        if (!mapped && !(mapped = os_map(align_up(needed, OS_PAGE_BYTES))))
+            return false;
+        variables = mapped;
+    } else {
+        bytes -= needed;
+    }
+    struct descriptor *descriptor = (struct descriptor *)(void *)(variables + below);
+    __builtin_memset(descriptor, 0, sizeof *descriptor);
+    descriptor->head = (struct head){.self = descriptor,
+                                     .vector = &descriptor->vectors[1],
+                                     .self_too = descriptor,
+                                     .threads = 1,
+                                     .stack_guard = self->stack_guard,
+                                     .pointer_guard = self->pointer_guard};
+    descriptor->vectors[1].counter = UINT64_MAX;
+    uint32_t offset = os_identity.tid_offset;
+    thread->alive = offset ? (uint32_t *)(void *)(descriptor->room + offset) : &descriptor->id;
+    uint64_t all = UINT64_MAX, before = 0;
+    /* The new thread inherits this thread's signal mask. */
+    os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, sizeof all, 0, 0);
+    int id = OS_TRY(clone(run, stack + bytes / 16 * 16, THREAD_FLAGS, NULL, thread->alive,
+                          descriptor, thread->alive));
+    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+    thread->id = id < 0 ? 0 : (uint32_t)id;
+    return id >= 0;
+}
+
+void os_thread_join(const struct os_thread *thread) {
+    const struct timespec wait = {.tv_nsec = JOIN_WAIT_NS};
+    uint32_t id;
+    /* The kernel's wake is for all processes, so the wait must be, too. */
+    while ((id = load_acquire(thread->alive)) != 0)
+        OS_CALL(SYS_futex, thread->alive, FUTEX_WAIT, id, &wait, 0, 0);
+}

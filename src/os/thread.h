@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * thread.h - starts the control thread, a thread that libc does not know of.
+ *
+ * When a program makes its second thread, libc changes to code for several threads, for good: each
+ * getc and putc takes a lock, each mutex and each copy of a shared_ptr takes an atomic operation. A
+ * program that copies shared_ptrs then took three times as long, and one that writes bytes by putc
+ * seven times. So the control thread is not made by pthread_create, but by libc's clone, which
+ * changes nothing in libc.
+ *
+ * What the thread needs of libc, it gets from os_thread_start: memory at the thread pointer in
+ * which the few fields that libc's functions read are right, and memory below for thread-local
+ * variables. The thread may call functions of libc that need no more: wrappers of system calls,
+ * memcpy and the like, and, before glibc 2.35, dl_iterate_phdr (path/loaded.c). libc's setuid and
+ * the like do not change the thread's user. So the thread ends before such a call (api/users.c).
+ *
+ * Threads: os_thread_start and os_thread_join under a lock of the caller.
+ */
+#ifndef MEMCTX_OS_THREAD_H
+#define MEMCTX_OS_THREAD_H
+
+#include "base/base.h"
+
+struct os_thread {
+    uint32_t *alive; /* atomic: the thread's id; the kernel writes 0 when the thread has ended */
+    uint32_t id;
+};
+
+/* Starts a thread that runs `run` on the stack [stack, stack + bytes), with all signals blocked,
+ * and ends when `run` returns. The bytes at the upper end of the stack hold the thread's variables
+ * and are zeroed. False: the stack is too small, or the kernel refuses the thread or memory. */
+bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*run)(void *));
+/* Waits until the thread has ended, and uses its stack no more. */
+void os_thread_join(const struct os_thread *thread);
+
+#endif
