@@ -47,4 +47,4 @@ def has_ink(page, canvas):
                                                                    {willReadFrequently: true});
         copy.drawImage(canvas, 0, 0);
         const pixels = new Uint32Array(copy.getImageData(0, 0, width, height).data.buffer);
-        return new Set(pixels).size > 3; }""", canvas)
+        return new Set(pixels).size > 2; }""", canvas)

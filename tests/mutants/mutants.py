@@ -251,7 +251,7 @@ MUTANTS = {
         "src/os/meta.h", "#define META_FIRST_BYTES (", "#define META_FIRST_BYTES ((2UL << 20) + ",
         ["names-small-footprint"]),
     "descriptors-are-the-programs": (
-        "src/control/thread.c", "!control.first_ended && !OS_TRY(os_unshare(CLONE_FILES));",
+        "src/control/thread.c", "!OS_TRY(os_unshare(CLONE_FILES));",
         "false;",
         ["invariant-8-descriptors-unseen"]),
     "the-socket-is-for-all": (
@@ -456,12 +456,12 @@ MUTANTS = {
         "src/control/server.c", "(peer.uid == geteuid() || peer.uid == 0)",
         "(peer.uid == geteuid() || peer.uid != 0 || length)", ["invariant-7-other-uid"]),
     "our-thread-takes-signals": (
-        "src/os/libc.c", "    uint64_t others = ~SIGNAL_OF_SETUID, before = 0;",
-        "    uint64_t others = 0, before = 0;",
+        "src/os/thread.c", "    uint64_t all = UINT64_MAX, before = 0;",
+        "    uint64_t all = 0, before = 0;",
         ["invariant-8-signals-blocked"]),
     "all-threads-are-masked": (
-        "src/os/libc.c", "    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof "
-                         "before, 0, 0);\n", "",
+        "src/os/thread.c", "    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, "
+                           "sizeof before, 0, 0);\n", "",
         ["invariant-8-signals-arrive"]),
     "a-dump-stops-the-process": (
         "src/control/dump.c", "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
