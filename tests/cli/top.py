@@ -384,6 +384,7 @@ def top_threads_list():
         screen.wait(r"100 thread \d+ lively", "the sum of what matches")
         screen.press(ESCAPE)
         screen.wait("feeder", "the search has ended")
+        do(live, "load")
         screen.press("G")
         screen.wait(r"lively, 1 more *$", "a call path is left out")
         screen.press(ENTER)
@@ -430,7 +431,7 @@ def top_tree():
             pass
         screen.wait(r"^ +97\.7K .* 100 load_chunk", "the figures of load_chunk")
         screen.press("p")
-        screen.wait(r"live 298K", "it goes on")
+        screen.wait(r"live 297K", "it goes on")
         quit_top(screen)
 
 
@@ -602,7 +603,7 @@ def top_of_several():
                     [(other.pid, "lively"), (live.pid, LONG_NAME)],
                     "sorted by live bytes, each with its name")
         with top(live, live.pid, other.pid) as screen:
-            screen.wait(rf"^ +{other.pid} +\S+ +298K .*lively", "the larger one")
+            screen.wait(rf"^ +{other.pid} +\S+ +297K .*lively", "the larger one")
             screen.wait(rf"^ +{live.pid} +\S+ +200K .*lively", "the smaller one")
             screen.press(DOWN + ENTER)
             screen.wait(rf"pid {live.pid} \({LONG_NAME}\)", "inside of the second one")

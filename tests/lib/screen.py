@@ -39,7 +39,7 @@ class Emulator:
         self.marks = [[False] * self.columns for _ in range(self.rows)]
         self.y = self.x = 0
         self.top, self.bottom = 0, self.rows - 1
-        self.reverse = False
+        self.reverse = self.insert = False
         self.last = " "
 
     def feed(self, data):
@@ -61,7 +61,9 @@ class Emulator:
             at = match.end()
 
     def put(self, letter):
-        if letter == "\n":
+        if letter == "\n" and self.y == self.bottom:
+            self.shift("S", 1)
+        elif letter == "\n":
             self.y = min(self.y + 1, self.rows - 1)
         elif letter == "\r":
             self.x = 0
@@ -72,6 +74,8 @@ class Emulator:
         elif letter >= " ":
             if self.x >= self.columns:
                 self.x, self.y = 0, min(self.y + 1, self.rows - 1)
+            if self.insert:
+                self.change("@", 1)
             self.cells[self.y][self.x] = self.last = letter
             self.marks[self.y][self.x] = self.reverse
             self.x += 1
@@ -115,6 +119,8 @@ class Emulator:
                 self.reverse = value == 7 or (self.reverse and value not in (0, 27))
         else:
             check(kind in "lht", f"a sequence that the emulator does not know: {match.group(0)!r}")
+            if values[0] == 4 and kind in "lh":
+                self.insert = kind == "h"
 
     def set_mode(self, values, kind):
         for value in values:

@@ -551,9 +551,9 @@ MUTANTS = {
         "src/os/lock.c", "    while (!take_free(lock, self)) {\n        uint64_t word",
         "    while (!take_free(lock, self_word())) {\n        uint64_t word", ["model:lock"]),
     "taken-from-a-fork-and-freed-by-it": (
-        "src/os/lock.c", "        while ((word & ~NOTES) == self_word() && "
+        "src/os/lock.c", "        while ((word & ~NOTES) == lock_self() && "
                          "!cas_release(&lock->word, &word, 0)) {\n        }",
-        "        if ((word & ~NOTES) == self_word())\n            store_release(&lock->word, 0);",
+        "        if ((word & ~NOTES) == lock_self())\n            store_release(&lock->word, 0);",
         ["model:lock-taken-from-a-fork-by-one"]),
     "taken-from-a-fork-by-two": (
         "src/os/lock.c", "            if (replace(lock, word, self))\n                return;",
@@ -632,9 +632,6 @@ MUTANTS = {
                               "    } while (first_child(context, what));",
         "    if (0)\n        delete_below(context, what);\n    call_back(context, what);",
         ["named:callbacks"]),
-    "control-thread-in-a-context": (
-        "src/api/thread.c", "struct view *switched = context_switched(heap);",
-        "struct view *switched = NULL;", ["named:control-starts-in-a-scope"]),
     "much-stays-after-a-reset": (
         "src/control/server.c", "        if (segment_usage().freelist_bytes) /* some freed slices "
                                 "wait, perhaps freed during poll */\n"

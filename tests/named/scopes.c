@@ -48,8 +48,7 @@ static void absent(void) {
     CHECK(times == 1);
 }
 
-/* The control thread starts inside a scope. libc's memory for that thread must not go to the
- * scope's context, because a reset would free it. */
+/* The control thread starts inside a scope, and changes neither the scope nor its figures. */
 static void control_starts_in_a_scope(void) {
     memctx_t context = make(NULL, "current");
     struct memctx_stats stats;
