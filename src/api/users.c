@@ -6,12 +6,13 @@
  * thread (os/thread.h), so that thread makes the same system call, and has made it when the
  * program's function returns. The control thread comes first: a thread that has given up root may
  * not be able to reach it. setfsuid and setfsgid are not here, because libc, too, changes one
- * thread by them. Of changes that a program makes without these functions, control/sandbox.h
- * (sandbox_give_up_root) takes care.
+ * thread by them. Changes that a program makes without these functions are found later
+ * (sandbox_keeps_root).
  */
 #include "base/base.h"
 #include "control/control.h"
 #include "os/os.h"
+#include "os/syscall.h"
 #include "path/rebind.h"
 
 #include <errno.h>
@@ -26,8 +27,11 @@
 #define CHANGE(name, parameters, arguments, number, first, second, third)                          \
     EXPORT int name parameters {                                                                   \
         int(*next) parameters = (int(*) parameters)rebind_next(#name);                             \
-        control_follow(number, (long)(first), (long)(second), (long)(third));                      \
-        return next ? next arguments : (errno = ENOSYS, -1);                                       \
+        struct control_follow follow;                                                              \
+        control_follow_begin(&follow, number, (long)(first), (long)(second), (long)(third));       \
+        int result = next ? next arguments : (errno = ENOSYS, -1);                                 \
+        control_follow_end(&follow, !result);                                                      \
+        return result;                                                                             \
     }
 #define AS_IT_IS (-1) /* to setresuid and setresgid: the id stays */
 
@@ -51,9 +55,12 @@ EXPORT int initgroups(const char *user, gid_t group) {
     int (*next)(const char *, gid_t) = (int (*)(const char *, gid_t))rebind_next("initgroups");
     int result = next ? next(user, group) : (errno = ENOSYS, -1), saved = errno;
     gid_t *groups = result ? NULL : os_map(GROUPS_BYTES);
-    int count = groups ? getgroups(NGROUPS_MAX, groups) : -1;
-    if (count >= 0)
-        control_follow(SYS_setgroups, count, (long)groups, 0);
+    int count = groups ? (int)os_syscall(SYS_getgroups, NGROUPS_MAX, (long)groups, 0, 0, 0, 0) : -1;
+    if (count >= 0) {
+        struct control_follow follow;
+        control_follow_begin(&follow, SYS_setgroups, count, (long)groups, 0);
+        control_follow_end(&follow, true);
+    }
     if (groups)
         os_unmap(groups, GROUPS_BYTES);
     errno = saved;

@@ -52,11 +52,20 @@ void control_start(void);
 bool control_pause(void);
 /* Lets the control thread start again when it is due. */
 void control_resume(void);
-/* Called when the calling thread is about to change the user or the groups of all threads, or has
- * just done so: makes the control thread make the system call `number`, and waits until it has. If
- * the call fails there, the control thread ends, and starts again when it is due. In a signal
- * handler that interrupted the library, nothing happens, and sandbox_give_up_root comes later. */
-void control_follow(long number, long first, long second, long third);
+/* Called before and after a function of libc that changes the user or the groups of all threads
+ * that libc knows. The control thread makes the system call `number`, too, and has made it when
+ * control_follow_begin returns; if it cannot be woken, it makes the call within a second. If the
+ * call fails in one of the two threads and not in the other, the control thread ends, and starts
+ * again when it is due. Between the two calls no control thread starts. In a signal handler that
+ * interrupted the library, nothing happens, and sandbox_keeps_root finds the difference. */
+struct control_follow {
+    enum { CONTROL_FOLLOW_UNKNOWN, CONTROL_FOLLOW_DONE, CONTROL_FOLLOW_FAILED } result;
+    bool locked;
+    int cancel_state;
+};
+void control_follow_begin(struct control_follow *state, long number, long first, long second,
+                          long third);
+void control_follow_end(const struct control_follow *state, bool succeeded);
 /* Set by the layer above: makes the calling thread, the control thread, use no heap of its own. */
 INTERNAL void (*control_thread_begins)(void);
 /* Called by the constructor. `at_once`: starts the thread now, not when it is due. `record`: the
@@ -85,10 +94,10 @@ uint64_t control_uptime_ns(void);
 INTERNAL const uint64_t *const control_start_shown;
 /* With MEMCTX_VERBOSE: prints that there is no control socket, and why. */
 void control_complain(const char *what, const char *detail);
-/* Makes the socket again if somebody has removed its path, and gives up root if the program has
- * done so unseen. Looks at most once a second. */
+/* Makes the socket again if somebody has removed its path. Lets the thread end if it is root and
+ * the program has given up root unseen. Looks at most once a second. */
 void control_look_at_socket(void);
-/* Makes the system call that control_follow asks for, if there is one. */
+/* Makes the system calls that control_follow_begin asks for. */
 void control_obey(void);
 /* True when the control thread has to end: another thread asks for that, or no other thread is
  * left. */

@@ -20,7 +20,7 @@ bool descriptors_hold(struct held *held, int fd) {
     if (fd >= 0 && !descriptors_are_own) {
         int high = -1; /* RLIMIT_NOFILE may allow only lower numbers */
         for (int from = HIGH_FD; high < 0 && from > LOW_FD; from /= 2)
-            high = OS_TRY(fcntl(fd, F_DUPFD_CLOEXEC, from));
+            high = OS_TRY(os_fcntl(fd, F_DUPFD_CLOEXEC, from));
         os_close(fd);
         fd = high;
     }
@@ -49,11 +49,9 @@ void descriptors_let_go(struct held *held) {
 
 /* Kernels before 5.9 and some filters of system calls do not know close_range. */
 void descriptors_close_from(unsigned first) {
-    struct rlimit limit;
     if (!OS_TRY(os_close_range(first, ~0U)))
         return;
-    if (OS_TRY(getrlimit(RLIMIT_NOFILE, &limit)) || limit.rlim_cur > CLOSED_MAX)
-        limit.rlim_cur = CLOSED_MAX;
-    for (unsigned fd = first; fd < limit.rlim_cur; fd++)
+    uint64_t limit = os_descriptor_limit();
+    for (unsigned fd = first; fd < (limit && limit < CLOSED_MAX ? limit : CLOSED_MAX); fd++)
         os_close((int)fd);
 }

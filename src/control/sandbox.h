@@ -17,9 +17,9 @@
  * file of /proc lists all groups of the user, so it may be long. */
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
 
-/* For the control thread: takes the user and the group of the program's first thread if the calling
- * thread is root and the first thread cannot become root any more. The library sees only changes of
- * the user by functions of libc that the program calls by name (api/users.c). */
-void sandbox_give_up_root(void);
+/* For the control thread: true if it is root or may become root, and the program's first thread is
+ * not and cannot. The library sees only changes of the user by functions of libc that the program
+ * calls by name (api/users.c). False also where the process sees no /proc. */
+bool sandbox_keeps_root(void);
 
 #endif

@@ -223,8 +223,8 @@ static void client_greet(struct client *client) {
 static void client_write(struct client *client) {
     size_t whole = sizeof *client->head + client->answer.length;
     const char *from = (const char *)client->head + client->written;
-    ssize_t sent =
-        OS_TRY(send(client->socket.fd, from, whole - client->written, MSG_NOSIGNAL | MSG_DONTWAIT));
+    ssize_t sent = OS_TRY(
+        os_send(client->socket.fd, from, whole - client->written, MSG_NOSIGNAL | MSG_DONTWAIT));
     if (sent < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (sent <= 0) {
@@ -258,7 +258,7 @@ static void client_read(struct client *client) {
         size_t wanted = in_head ? head : head + client->frame.length;
         char *to =
             in_head ? (char *)&client->frame + client->got : client->body + (client->got - head);
-        ssize_t got = OS_TRY(recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT));
+        ssize_t got = OS_TRY(os_recv(client->socket.fd, to, wanted - client->got, MSG_DONTWAIT));
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
             return;
         if (got <= 0) {
@@ -282,10 +282,10 @@ static void client_read(struct client *client) {
 
 /* True when the client's user is this process's, or root. */
 static bool peer_may(int fd) {
-    struct ucred peer;
+    struct ucred peer = {.uid = UINT32_MAX};
     socklen_t length = sizeof peer;
-    return !OS_TRY(getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length)) &&
-           (peer.uid == geteuid() || peer.uid == 0);
+    return !OS_TRY(os_getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length)) &&
+           (peer.uid == os_user() || peer.uid == 0);
 }
 
 /* Returns how long a client may do nothing while other clients wait for a place. */

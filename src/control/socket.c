@@ -48,13 +48,12 @@ bool socket_open(void) {
         complain("cannot create a socket", "");
         return false;
     }
-    unlink(path.temporary.sun_path);
-    if (OS_TRY(
-            bind(listener.fd, (const struct sockaddr *)&path.temporary, sizeof path.temporary)) ||
-        OS_TRY(chmod(path.temporary.sun_path, 0600)) || OS_TRY(listen(listener.fd, 16)) ||
-        OS_TRY(rename(path.temporary.sun_path, path.final.sun_path))) {
+    os_unlink(path.temporary.sun_path);
+    if (OS_TRY(os_bind(listener.fd, &path.temporary, sizeof path.temporary)) ||
+        OS_TRY(os_chmod(path.temporary.sun_path, 0600)) || OS_TRY(os_listen(listener.fd, 16)) ||
+        OS_TRY(os_rename(path.temporary.sun_path, path.final.sun_path))) {
         complain("cannot create the socket at ", path.final.sun_path);
-        unlink(path.temporary.sun_path);
+        os_unlink(path.temporary.sun_path);
         descriptors_let_go(&listener);
         return false;
     }
@@ -81,18 +80,19 @@ bool socket_is_lost(void) {
 COLD void socket_remove(void) {
     if (!is_of_this_process())
         return;
-    unlink(path.final.sun_path);
+    os_unlink(path.final.sun_path);
     store_release(&socket_pid, 0);
 }
 
-void socket_wake(void) {
+bool socket_wake(void) {
     if (!is_of_this_process())
-        return;
+        return false;
     int fd = OS_TRY(os_socket());
     if (fd < 0)
-        return;
-    (void)connect(fd, (const struct sockaddr *)&path.final, sizeof path.final);
+        return false;
+    bool connected = !os_connect(fd, &path.final, sizeof path.final);
     os_close(fd);
+    return connected;
 }
 
 void socket_forget(void) {

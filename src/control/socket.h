@@ -18,9 +18,9 @@ bool socket_open(void);
 bool socket_is_lost(void);
 /* Removes the socket's path if this process made it. */
 void socket_remove(void);
-/* Connects to the socket, which wakes the control thread from poll. If the connection fails, the
- * thread wakes by itself within a second. */
-void socket_wake(void);
+/* Connects to the socket, which wakes the control thread from poll. False: the connection failed,
+ * and the thread wakes by itself within a second. */
+bool socket_wake(void);
 /* Forgets the socket in a forked child, without removing it: the socket is the parent's. */
 void socket_forget(void);
 

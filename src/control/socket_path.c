@@ -16,8 +16,8 @@ static bool fits(const struct text *text) {
 /* Makes the directory, or checks that it belongs to this user and is closed to all others. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
-    if (!OS_TRY(mkdir(path, 0700))) {
-        chmod(path, 0700); /* restores the bits that the program's umask removed */
+    if (!OS_TRY(os_mkdir(path, 0700))) {
+        os_chmod(path, 0700); /* restores the bits that the program's umask removed */
     } else if (errno != EEXIST) {
         text_add(why, path);
         text_add(why, " cannot be created");
@@ -28,7 +28,7 @@ static bool directory_is_fit(const char *path, struct text *why) {
         text_add(why, " cannot be examined");
         return false;
     }
-    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || status.st_mode & 077) {
+    if (!S_ISDIR(status.st_mode) || status.st_uid != os_user() || status.st_mode & 077) {
         text_add(why, path);
         text_add(why, " is a link, belongs to another user, or is open to others; it must be a "
                       "directory of this user with mode 0700");
@@ -52,7 +52,7 @@ static void set_name(struct sockaddr_un *address, const char *directory, const c
 static START_PAGE char runtime_directory[sizeof((struct sockaddr_un *)0)->sun_path];
 
 void socket_path_init(void) {
-    const char *runtime = getenv("XDG_RUNTIME_DIR");
+    const char *runtime = os_variable("XDG_RUNTIME_DIR");
     struct text text = {.bytes = runtime_directory, .capacity = sizeof runtime_directory - 1};
     if (runtime && runtime[0] == '/')
         text_add(&text, runtime);
@@ -71,10 +71,10 @@ bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why)
             text_add(&text, runtime_directory);
         } else if (i == 1) {
             text_add(&text, "/run/user/");
-            text_add_number(&text, geteuid());
+            text_add_number(&text, os_user());
         } else {
             text_add(&text, "/tmp/memctx-");
-            text_add_number(&text, geteuid());
+            text_add_number(&text, os_user());
         }
         path[text.length] = 0;
         if (i < 2) { /* the library never makes the runtime directory itself */

@@ -40,8 +40,7 @@ static bool is_stale(const struct sockaddr_un *address) {
     int fd = OS_TRY(os_socket());
     if (fd < 0)
         return false;
-    bool refused = OS_TRY(connect(fd, (const struct sockaddr *)address, sizeof *address)) &&
-                   errno == ECONNREFUSED;
+    bool refused = OS_TRY(os_connect(fd, address, sizeof *address)) && errno == ECONNREFUSED;
     os_close(fd);
     return refused;
 }
@@ -59,7 +58,7 @@ static bool remove_one(struct sockaddr_un *address, size_t directory_length,
                         .capacity = sizeof address->sun_path - 1};
     text_add(&text, entry->name);
     address->sun_path[text.length] = 0;
-    return !text.full && is_stale(address) && !OS_TRY(unlink(address->sun_path));
+    return !text.full && is_stale(address) && !OS_TRY(os_unlink(address->sun_path));
 }
 
 void socket_sweep(const struct sockaddr_un *own) {

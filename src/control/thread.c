@@ -68,13 +68,17 @@ static struct {
 const uint64_t *const control_start_shown = &control.start_ns;
 /* The thread, while control.running is set; under control.lock. */
 static struct os_thread thread;
-/* A system call that the thread is to make; see control_follow. The thread writes `result` before
- * `state`. */
+/* System calls that the thread is to make, one after the other; see control_follow_begin. Callers
+ * write under control.lock, and `asked` last; the thread writes `done` last. */
+#define FOLLOW_MAX 8U
+#define FOLLOW_GROUPS 32
 static struct {
-    uint32_t state; /* atomic: enum { FOLLOW_NOTHING, FOLLOW_ASKED, FOLLOW_DONE } */
-    long number, arguments[3], result;
+    uint32_t asked, done; /* atomic: numbers of calls so far */
+    struct follow_call {
+        long number, arguments[3], result;
+        gid_t groups[FOLLOW_GROUPS]; /* of setgroups */
+    } calls[FOLLOW_MAX];
 } follow;
-enum { FOLLOW_NOTHING, FOLLOW_ASKED, FOLLOW_DONE };
 void (*control_thread_begins)(void);
 /* The thread's stack. If it were a mapping with a guard, every fork would cost some 6 us more. Only
  * the library's code runs on the stack, and it uses a tenth of the stack. */
@@ -131,7 +135,11 @@ void control_look_at_socket(void) {
     if (now < next_ns)
         return;
     next_ns = now + SOCKET_LOOK_NS;
-    sandbox_give_up_root();
+    if (sandbox_keeps_root()) {
+        store_release(&control.stopping, 1);
+        control_resume();
+        return;
+    }
     if (socket_is_lost())
         make_socket();
 }
@@ -209,11 +217,27 @@ static bool may_start(void) {
     return false;
 }
 
+/* After this many tries on alternate stacks no thread starts any more: such a program may always
+ * run there, and a try takes 30 us. */
+#define TRIES_APART 64U
+static uint32_t tries_apart; /* under control.lock */
+
+static bool is_on_alternate_stack(void) {
+    stack_t stack = {.ss_flags = 0};
+    os_syscall(SYS_sigaltstack, 0, (long)&stack, 0, 0, 0, 0);
+    return stack.ss_flags & SS_ONSTACK;
+}
+
 /* Starts the control thread, if it may start (may_start). */
 static void start(void) {
     char *stack = (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES);
-    if (!may_start())
+    if (!may_start() || tries_apart > TRIES_APART)
         return;
+    if (is_on_alternate_stack()) {
+        tries_apart++;
+        store_release(&control_waiting, 1);
+        return;
+    }
     if (!os_thread_start(&thread, stack, STACK_BYTES, thread_main)) {
         control_complain("cannot start the control thread", "");
         return;
@@ -261,39 +285,82 @@ static bool end_thread(void) {
     return ran;
 }
 
+/* Asks the thread to end, and does not wait. A later start waits for its end. Under control.lock.
+ */
+static void let_end(void) {
+    store_release(&control.stopping, 1);
+    (void)socket_wake();
+    control_resume();
+}
+
 #define FOLLOW_WAIT_NS 10000000L
 
-void control_follow(long number, long first, long second, long third) {
+/* Waits until the thread has made all but `left` of the calls. False: the thread is gone. */
+static bool await_calls(uint32_t left) {
     const struct timespec wait = {.tv_nsec = FOLLOW_WAIT_NS};
-    int saved = errno, cancel_state;
-    if (!lock_control(&cancel_state))
-        return;
-    if (control.running && control.running == os_process_id()) {
-        follow.number = number;
-        follow.arguments[0] = first;
-        follow.arguments[1] = second;
-        follow.arguments[2] = third;
-        store_release(&follow.state, FOLLOW_ASKED);
-        socket_wake();
-        while (load_acquire(&follow.state) == FOLLOW_ASKED && load_acquire(thread.alive))
-            OS_CALL(SYS_futex, &follow.state, FUTEX_WAIT, FOLLOW_ASKED, &wait, 0, 0);
-        bool followed = exchange_acq_rel(&follow.state, FOLLOW_NOTHING) == FOLLOW_DONE &&
-                        !OS_FAILED(follow.result);
-        /* A thread that could not do what the program can do has lost privileges already. */
-        if (!followed && end_locked())
-            store_release(&control_waiting, 1);
+    uint32_t done;
+    while (follow.asked - (done = load_acquire(&follow.done)) > left) {
+        if (!load_acquire(thread.alive))
+            return false;
+        long error = OS_CALL(SYS_futex, &follow.done, FUTEX_WAIT, done, &wait, 0, 0);
+        /* a copy of the process that no fork handler saw may have the same process id */
+        if (error == -ETIMEDOUT && !os_thread_exists(thread.id))
+            return false;
     }
-    unlock_control(cancel_state);
+    return true;
+}
+
+static void put_call(struct follow_call *call, long number, long first, long second, long third) {
+    *call = (struct follow_call){.number = number, .arguments = {first, second, third}};
+    if (number != SYS_setgroups)
+        return;
+    /* The caller's list may be gone when the thread makes the call. Instead of a list that does not
+     * fit, the thread gets no groups: it needs none. */
+    if (first < 0 || first > FOLLOW_GROUPS || !second)
+        call->arguments[0] = 0;
+    else
+        __builtin_memcpy(call->groups, (const void *)second, (size_t)first * sizeof(gid_t));
+    call->arguments[1] = (long)call->groups;
+}
+
+void control_follow_begin(struct control_follow *state, long number, long first, long second,
+                          long third) {
+    int saved = errno;
+    *state = (struct control_follow){.result = CONTROL_FOLLOW_UNKNOWN};
+    state->locked = lock_control(&state->cancel_state);
+    if (state->locked && control.running && control.running == os_process_id() &&
+        await_calls(FOLLOW_MAX - 1)) {
+        struct follow_call *call = &follow.calls[follow.asked % FOLLOW_MAX];
+        put_call(call, number, first, second, third);
+        store_release(&follow.asked, follow.asked + 1);
+        /* If the thread cannot be woken (the process has changed its root, or may not reach the
+         * socket as its present user), the thread makes the call within a second. */
+        if (socket_wake() && await_calls(0))
+            state->result = OS_FAILED(call->result) ? CONTROL_FOLLOW_FAILED : CONTROL_FOLLOW_DONE;
+    }
+    errno = saved;
+}
+
+void control_follow_end(const struct control_follow *state, bool succeeded) {
+    int saved = errno;
+    if (!state->locked)
+        return;
+    if (state->result != CONTROL_FOLLOW_UNKNOWN &&
+        (state->result == CONTROL_FOLLOW_DONE) != succeeded)
+        let_end();
+    unlock_control(state->cancel_state);
     errno = saved;
 }
 
 void control_obey(void) {
-    if (LIKELY(load_acquire(&follow.state) != FOLLOW_ASKED))
-        return;
-    const long *a = follow.arguments;
-    follow.result = os_syscall(follow.number, a[0], a[1], a[2], 0, 0, 0);
-    store_release(&follow.state, FOLLOW_DONE);
-    OS_CALL(SYS_futex, &follow.state, FUTEX_WAKE, 1, 0, 0, 0);
+    uint32_t done = follow.done;
+    while (UNLIKELY(done != load_acquire(&follow.asked))) {
+        struct follow_call *call = &follow.calls[done % FOLLOW_MAX];
+        const long *a = call->arguments;
+        call->result = os_syscall(call->number, a[0], a[1], a[2], 0, 0, 0);
+        store_release(&follow.done, ++done);
+        OS_CALL(SYS_futex, &follow.done, FUTEX_WAKE, INT32_MAX, 0, 0, 0);
+    }
 }
 
 /* end_thread returns when the thread does not use its stack any more. Shortly after that, the
@@ -387,10 +454,16 @@ COLD bool control_is_old(void) {
     return os_now_ns() >= control.start_ns + OLD_AFTER_NS;
 }
 
-static bool is_on_alternate_stack(void) {
-    stack_t stack = {.ss_flags = 0};
-    os_syscall(SYS_sigaltstack, 0, (long)&stack, 0, 0, 0, 0);
-    return stack.ss_flags & SS_ONSTACK;
+/* True if this process has no thread. A thread that was asked to end (let_end) may end only now. */
+static bool has_ended(void) {
+    if (!control.running || control.running != os_process_id())
+        return true;
+    if (load_acquire(thread.alive))
+        return false;
+    os_thread_join(&thread);
+    control.running = 0;
+    store_release(&control.stopping, 0);
+    return true;
 }
 
 COLD void control_start(void) {
@@ -400,7 +473,7 @@ COLD void control_start(void) {
         return;
     /* The caller may be about to wait (api/waits.c), and may be cancelled at any moment. */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    if (load_relaxed(&control_waiting) && !is_on_alternate_stack()) {
+    if (load_relaxed(&control_waiting) && has_ended()) {
         store_owner(&control_waiting, 0);
         start();
     }
@@ -461,8 +534,8 @@ COLD void control_fork_done(bool child, bool has_heap) {
         server_let_go();
     }
     control.running = control.stopping = 0;
-    if (follow.state) /* a needless write copies the OS page in the child */
-        follow.state = FOLLOW_NOTHING;
+    if (follow.done != follow.asked) /* a needless write copies the OS page in the child */
+        follow.done = follow.asked;
     control.opening = control.ending = 0;
     socket_forget();
     control.start_ns = control.fork_ns;

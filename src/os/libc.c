@@ -3,6 +3,7 @@
 #include "os/libc.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 /* These functions are weak, because the process may lack them: only glibc 2.34 and newer have them
  * in libc.so.6. */
@@ -56,6 +57,14 @@ void os_libc_init(bool symbols) {
         load_threads();
     if (!os_libc.open && old && symbols)
         load_symbols();
+}
+
+const char *os_variable(const char *name) {
+    size_t length = __builtin_strlen(name);
+    for (char **entry = environ; entry && *entry; entry++)
+        if (!__builtin_strncmp(*entry, name, length) && (*entry)[length] == '=')
+            return *entry + length + 1;
+    return NULL;
 }
 
 int os_stat(const char *path, struct stat *status) {

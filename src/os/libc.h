@@ -22,6 +22,7 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -73,8 +74,10 @@ INLINE int os_accept(int fd, int flags) {
 INLINE int os_unshare(int flags) {
     return os_result(os_syscall(SYS_unshare, flags, 0, 0, 0, 0, 0));
 }
-/* A preloaded library may replace socket and close, to note which descriptors of the process are
- * open. The control thread mostly has a descriptor table of its own, so its numbers would be wrong
+/* The control thread makes all system calls by number. A preloaded library may replace libc's
+ * functions, and the control thread, which libc does not know (os/thread.h), cannot run other code:
+ * fakeroot's mkdir calls dlsym. Such a library may also note which descriptors of the process are
+ * open; the control thread mostly has a descriptor table of its own, so its numbers would be wrong
  * there. (proxychains notes an early close, and later closes that number in the program.) */
 INLINE int os_socket(void) {
     return os_result(
@@ -89,5 +92,55 @@ INLINE int os_close(int fd) {
 INLINE int os_close_range(unsigned first, unsigned last) {
     return os_result(os_syscall(SYS_close_range, first, last, 0, 0, 0, 0));
 }
+INLINE int os_bind(int fd, const void *address, size_t bytes) {
+    return os_result(os_syscall(SYS_bind, fd, (long)address, (long)bytes, 0, 0, 0));
+}
+INLINE int os_connect(int fd, const void *address, size_t bytes) {
+    return os_result(os_syscall(SYS_connect, fd, (long)address, (long)bytes, 0, 0, 0));
+}
+INLINE int os_listen(int fd, int queue) {
+    return os_result(os_syscall(SYS_listen, fd, queue, 0, 0, 0, 0));
+}
+INLINE int os_send(int fd, const void *from, size_t bytes, int flags) {
+    return os_result(os_syscall(SYS_sendto, fd, (long)from, (long)bytes, flags, 0, 0));
+}
+INLINE int os_recv(int fd, void *to, size_t bytes, int flags) {
+    return os_result(os_syscall(SYS_recvfrom, fd, (long)to, (long)bytes, flags, 0, 0));
+}
+INLINE int os_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes) {
+    return os_result(os_syscall(SYS_getsockopt, fd, level, name, (long)value, (long)bytes, 0));
+}
+INLINE int os_fcntl(int fd, int command, int argument) {
+    return os_result(os_syscall(SYS_fcntl, fd, command, argument, 0, 0, 0));
+}
+INLINE int os_open(const char *path, int flags) {
+    return os_result(os_syscall(SYS_openat, AT_FDCWD, (long)path, flags, 0, 0, 0));
+}
+INLINE int os_pread(int fd, void *to, size_t bytes, uint64_t offset) {
+    return os_result(os_syscall(SYS_pread64, fd, (long)to, (long)bytes, (long)offset, 0, 0));
+}
+INLINE int os_mkdir(const char *path, unsigned mode) {
+    return os_result(os_syscall(SYS_mkdir, (long)path, mode, 0, 0, 0, 0));
+}
+INLINE int os_chmod(const char *path, unsigned mode) {
+    return os_result(os_syscall(SYS_chmod, (long)path, mode, 0, 0, 0, 0));
+}
+INLINE int os_rename(const char *from, const char *to) {
+    return os_result(os_syscall(SYS_rename, (long)from, (long)to, 0, 0, 0, 0));
+}
+INLINE int os_unlink(const char *path) {
+    return os_result(os_syscall(SYS_unlink, (long)path, 0, 0, 0, 0, 0));
+}
+/* Returns the limit of the number of descriptors; 0: the kernel does not tell. */
+INLINE uint64_t os_descriptor_limit(void) {
+    struct rlimit limit = {0};
+    (void)OS_TRY((int)os_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&limit, 0, 0));
+    return limit.rlim_cur;
+}
+INLINE uint32_t os_user(void) {
+    return (uint32_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0);
+}
+/* Like getenv, which some programs (bash) define themselves; theirs may allocate. */
+const char *os_variable(const char *name);
 
 #endif

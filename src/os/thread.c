@@ -72,16 +72,20 @@ bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*
     const struct head *self = own_head();
     size_t below = variable_bytes(self), needed = below + sizeof(struct descriptor);
     static char *mapped; /* for a program with many thread-local variables */
+    static size_t mapped_bytes;
     char *variables = stack + bytes - needed;
     if (needed + STACK_LEAST > bytes) {
-        if (!mapped && !(mapped = os_map(align_up(needed, OS_PAGE_BYTES))))
+        if (mapped) /* of an earlier thread */
+            os_unmap(mapped, mapped_bytes);
+        mapped_bytes = align_up(needed, OS_PAGE_BYTES);
+        if (!(mapped = os_map(mapped_bytes)))
             return false;
         variables = mapped;
     } else {
+        __builtin_memset(variables, 0, needed);
         bytes -= needed;
     }
     struct descriptor *descriptor = (struct descriptor *)(void *)(variables + below);
-    __builtin_memset(descriptor, 0, sizeof *descriptor);
     descriptor->head = (struct head){.self = descriptor,
                                      .vector = &descriptor->vectors[1],
                                      .self_too = descriptor,
@@ -105,6 +109,10 @@ void os_thread_join(const struct os_thread *thread) {
     const struct timespec wait = {.tv_nsec = JOIN_WAIT_NS};
     uint32_t id;
     /* The kernel's wake is for all processes, so the wait must be, too. */
-    while ((id = load_acquire(thread->alive)) != 0)
-        OS_CALL(SYS_futex, thread->alive, FUTEX_WAIT, id, &wait, 0, 0);
+    while ((id = load_acquire(thread->alive)) != 0) {
+        long error = OS_CALL(SYS_futex, thread->alive, FUTEX_WAIT, id, &wait, 0, 0);
+        /* A copy of the process that no fork handler saw has no such thread. */
+        if (error == -ETIMEDOUT && !os_thread_exists(id))
+            return;
+    }
 }

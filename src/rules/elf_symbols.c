@@ -38,7 +38,7 @@ static bool part_read(struct elf_part *part, int fd, uint64_t offset, uint64_t s
     if (bytes)
         os_wipe_on_fork(bytes, size); /* a child that is forked at this moment gets no copy */
     while (bytes && done < size) {
-        ssize_t got = OS_TRY(pread(fd, bytes + done, size - done, (off_t)(offset + done)));
+        ssize_t got = OS_TRY(os_pread(fd, bytes + done, size - done, offset + done));
         if (got <= 0)
             break;
         done += (uint64_t)got;
@@ -87,7 +87,7 @@ static bool file_open(struct elf_file *file, const char *path, const struct modu
     struct elf_part head;
     bool good = false;
     /* O_NONBLOCK: the path may name a FIFO by now. */
-    *file = (struct elf_file){.fd = OS_TRY(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
+    *file = (struct elf_file){.fd = OS_TRY(os_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK))};
     if (file->fd < 0)
         return false;
     if (!OS_TRY(os_fstat(file->fd, &status)) && S_ISREG(status.st_mode) &&

@@ -453,8 +453,8 @@ MUTANTS = {
         "    store_owner(&view->freed_cum_bytes, view->requested_cum_bytes);\n",
         ["invariant-6-reset-never-frees"]),
     "any-uid-may-ask": (
-        "src/control/server.c", "(peer.uid == geteuid() || peer.uid == 0)",
-        "(peer.uid == geteuid() || peer.uid != 0 || length)", ["invariant-7-other-uid"]),
+        "src/control/server.c", "(peer.uid == os_user() || peer.uid == 0)",
+        "(peer.uid == os_user() || peer.uid != 0 || length)", ["invariant-7-other-uid"]),
     "our-thread-takes-signals": (
         "src/os/thread.c", "    uint64_t all = UINT64_MAX, before = 0;",
         "    uint64_t all = 0, before = 0;",
