@@ -22,13 +22,14 @@ CGROUP_BYTES = 96 << 20
 
 def end_once(number, wait_s):
     """Ends a process wait_s after its first moment with the named context, and checks the
-    recording. (Earlier moments may be older than main.)"""
+    recording. (Earlier moments may be older than main: a moment has the time of its end, so only
+    the second one after "ready" surely began after it.)"""
     with recorded() as (target, directory):
         path = recording_of(directory, target.pid)
         ready_s = time.time()
         wait_until(lambda: os.path.exists(path) and
-                   any(wall_s(moment) > ready_s for moment in moments_of(read(path))),
-                   f"a moment of main in {path}", timeout_s=60)
+                   sum(wall_s(moment) > ready_s for moment in moments_of(read(path))) >= 2,
+                   f"two moments of main in {path}", timeout_s=60)
         time.sleep(wait_s)
         target.process.send_signal(number)
         ended_s = time.time()
