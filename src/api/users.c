@@ -4,10 +4,11 @@
  *
  * libc changes the user and the groups of all threads that it knows. It does not know the control
  * thread (os/thread.h), so that thread makes the same system call, and has made it when the
- * program's function returns. The control thread comes first: a thread that has given up root may
- * not be able to reach it. setfsuid and setfsgid are not here, because libc, too, changes one
- * thread by them. Changes that a program makes without these functions are found later
- * (sandbox_keeps_root).
+ * program's function returns; if it cannot be woken, it makes the call within a second. The control
+ * thread comes first, except in initgroups: a thread that has given up root may be unable to
+ * connect to the control thread's socket. setfsuid and setfsgid are not here, because libc, too,
+ * changes one thread by them. Of changes that a program makes without these functions, only the
+ * loss of root is found later (sandbox_keeps_root).
  */
 #include "base/base.h"
 #include "control/control.h"
@@ -50,7 +51,7 @@ CHANGE(setgroups, (size_t count, const gid_t *groups), (count, groups), SYS_setg
 
 #define GROUPS_BYTES align_up(NGROUPS_MAX * sizeof(gid_t), OS_PAGE_BYTES)
 
-/* initgroups finds the groups itself, so the control thread takes them from this thread. */
+/* libc's initgroups finds the groups; then this thread reads its own groups and passes them on. */
 EXPORT int initgroups(const char *user, gid_t group) {
     int (*next)(const char *, gid_t) = (int (*)(const char *, gid_t))rebind_next("initgroups");
     int result = next ? next(user, group) : (errno = ENOSYS, -1), saved = errno;

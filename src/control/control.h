@@ -53,11 +53,13 @@ bool control_pause(void);
 /* Lets the control thread start again when it is due. */
 void control_resume(void);
 /* Called before and after a function of libc that changes the user or the groups of all threads
- * that libc knows. The control thread makes the system call `number`, too, and has made it when
- * control_follow_begin returns; if it cannot be woken, it makes the call within a second. If the
- * call fails in one of the two threads and not in the other, the control thread ends, and starts
- * again when it is due. Between the two calls no control thread starts. In a signal handler that
- * interrupted the library, nothing happens, and sandbox_keeps_root finds the difference. */
+ * that libc knows (initgroups: both after it). The control thread makes the system call `number`,
+ * too, and has made it when control_follow_begin returns; if it cannot be woken, it makes the call
+ * within a second. If it was woken, and the call fails in one of the two threads and not in the
+ * other, the control thread ends, and starts again when it is due. Between the two functions no
+ * control thread starts. If the calling thread holds a lock of the library, which a signal handler
+ * interrupted, the control thread makes no call; if it is root, sandbox_keeps_root finds the
+ * difference. */
 struct control_follow {
     enum { CONTROL_FOLLOW_UNKNOWN, CONTROL_FOLLOW_DONE, CONTROL_FOLLOW_FAILED } result;
     bool locked;

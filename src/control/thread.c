@@ -303,7 +303,7 @@ static bool await_calls(uint32_t left) {
         if (!load_acquire(thread.alive))
             return false;
         long error = OS_CALL(SYS_futex, &follow.done, FUTEX_WAIT, done, &wait, 0, 0);
-        /* a copy of the process that no fork handler saw may have the same process id */
+        /* a copy that the bare system call clone made in a new pid namespace may have this pid */
         if (error == -ETIMEDOUT && !os_thread_exists(thread.id))
             return false;
     }
@@ -316,10 +316,11 @@ static void put_call(struct follow_call *call, long number, long first, long sec
         return;
     /* The caller's list may be gone when the thread makes the call. Instead of a list that does not
      * fit, the thread gets no groups: it needs none. */
-    if (first < 0 || first > FOLLOW_GROUPS || !second)
+    uintptr_t list = (uintptr_t)second, bytes = (uintptr_t)first * sizeof(gid_t);
+    if (first <= 0 || first > FOLLOW_GROUPS || !os_is_readable(list, list + bytes))
         call->arguments[0] = 0;
     else
-        __builtin_memcpy(call->groups, (const void *)second, (size_t)first * sizeof(gid_t));
+        __builtin_memcpy(call->groups, (const void *)list, bytes);
     call->arguments[1] = (long)call->groups;
 }
 

@@ -10,12 +10,13 @@
 #include <signal.h>
 #include <stddef.h>
 
-/* What the flags of glibc's pthread_create are: filters of system calls know this combination. */
+/* These are the flags of glibc's pthread_create; filters of system calls allow this combination. */
 #define THREAD_FLAGS                                                                               \
     (CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SYSVSEM | CLONE_SIGHAND | CLONE_THREAD |            \
      CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
-/* Bytes below the outermost thread-local variable that is known to be used. The library's variables
- * take fewer; a library of a compiler's checks (AddressSanitizer) has variables of its own. */
+/* Bytes below the variable that lies farthest below the thread pointer, errno or one of the
+ * library's. The library's variables take fewer; a library of a compiler's checks
+ * (AddressSanitizer) has variables of its own. */
 #define VARIABLES_MORE 8192UL
 #define STACK_LEAST (128UL << 10)
 #define JOIN_WAIT_NS 100000000L
@@ -32,10 +33,10 @@ struct head {
 };
 _Static_assert(offsetof(struct head, stack_guard) == 0x28, "gcc reads the guard there");
 
-/* An entry of the list of thread-local variables of each object. dl_iterate_phdr looks for the
- * variables of each object there. In this list, entry -1 says that there are no variables, and
- * entry 0 has a version that is never the present one. So libc finds none, as in a thread that has
- * not used an object's variables yet. */
+/* An entry of glibc's vector of pointers to each object's thread-local variables (DTV), in which
+ * dl_iterate_phdr looks. Entry -1 holds the number of further entries, here 0. Entry 0 holds a
+ * generation that is never the present one. So libc finds no variables, as in a thread that has not
+ * used an object's variables yet. */
 union vector {
     uint64_t counter;
     struct {
@@ -51,7 +52,7 @@ struct descriptor {
         char room[4096];
     };
     union vector vectors[2];
-    uint32_t id; /* in the place of glibc's field, if the place of that is not known */
+    uint32_t id; /* the thread's id, if the offset of glibc's own field is not known */
 } __attribute__((aligned(64)));
 
 static struct head *own_head(void) {
@@ -108,10 +109,10 @@ bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*
 void os_thread_join(const struct os_thread *thread) {
     const struct timespec wait = {.tv_nsec = JOIN_WAIT_NS};
     uint32_t id;
-    /* The kernel's wake is for all processes, so the wait must be, too. */
+    /* The kernel wakes a futex that processes may share, so the wait must not be private. */
     while ((id = load_acquire(thread->alive)) != 0) {
         long error = OS_CALL(SYS_futex, thread->alive, FUTEX_WAIT, id, &wait, 0, 0);
-        /* A copy of the process that no fork handler saw has no such thread. */
+        /* A copy of the process that the bare system call clone made has no such thread. */
         if (error == -ETIMEDOUT && !os_thread_exists(id))
             return;
     }

@@ -10,9 +10,9 @@
  *
  * What the thread needs of libc, it gets from os_thread_start: memory at the thread pointer in
  * which the few fields that libc's functions read are right, and memory below for thread-local
- * variables. The thread may call functions of libc that need no more: wrappers of system calls,
- * memcpy and the like, and, before glibc 2.35, dl_iterate_phdr (path/loaded.c). libc's setuid and
- * the like do not change the thread's user. So the thread ends before such a call (api/users.c).
+ * variables. The thread makes system calls by number. Of libc it may call memcpy and the like, and,
+ * before glibc 2.35, dl_iterate_phdr (path/loaded.c). libc's setuid and the like do not change the
+ * thread's user; the thread makes the same system calls itself (api/users.c).
  *
  * Threads: os_thread_start and os_thread_join under a lock of the caller.
  */
@@ -27,10 +27,12 @@ struct os_thread {
 };
 
 /* Starts a thread that runs `run` on the stack [stack, stack + bytes), with all signals blocked,
- * and ends when `run` returns. The bytes at the upper end of the stack hold the thread's variables
- * and are zeroed. False: the stack is too small, or the kernel refuses the thread or memory. */
+ * and ends when `run` returns. The upper end of the stack holds the thread's variables, which are
+ * zeroed; if that leaves too little of the stack, a mapping holds them. False: the kernel refuses
+ * the thread or the mapping. */
 bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*run)(void *));
-/* Waits until the thread has ended, and uses its stack no more. */
+/* Returns when the thread has ended and its stack is free, or if this process has no such thread.
+ */
 void os_thread_join(const struct os_thread *thread);
 
 #endif
