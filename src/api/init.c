@@ -252,7 +252,8 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     print_warnings(&warnings);
     os_identity_init();
     /* Before glibc 2.34 this calls malloc. A malloc in front of this library's may not work yet;
-     * then the process has no control thread, unless it is linked with libpthread. */
+     * then the library finds ended threads by their ids, unless the process is linked with
+     * libpthread. */
     if (rebind_malloc_is_ours((uintptr_t)&malloc))
         os_libc_init(options.verify || has_cxx_library());
     unwind_rules_init();

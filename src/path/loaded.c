@@ -246,12 +246,11 @@ bool loaded_update(void) {
 }
 
 bool loaded_look(void) {
-    if (!loaded_is_used() || (load_relaxed(&table.parts) && !load_relaxed(&table.missed)))
-        return false;
-    /* While libc knows one thread only, its locks are no atomic operations in glibc 2.34, and the
-     * control thread, which libc does not know, must not take them. The allocations of that one
+    /* While libc knows one thread only, glibc 2.34 takes its locks without atomic instructions, and
+     * the control thread, which libc does not know, must not take them. The allocations of that one
      * thread update the table. */
-    if (load_relaxed(&heap_global.threads_seen) <= 1)
+    bool missed = load_relaxed(&table.missed) && load_relaxed(&heap_global.threads_seen) > 1;
+    if (!loaded_is_used() || (load_relaxed(&table.parts) && !missed))
         return false;
     (void)exchange_full(&table.missed, false);
     loaded_update();
