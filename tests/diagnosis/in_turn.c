@@ -16,34 +16,16 @@
  *     in-turn emptied    such a text is emptied, and keeps its size
  *     in-turn messages   buffers grow to the size of their largest message
  */
-#include <stdint.h>
+#include "looks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define KEEP __attribute__((noinline))
 #define REQUESTS 3000
 #define BEHIND asm volatile("" ::: "memory") /* the call before is no tail call */
-
-static void look(void) {
-    char byte;
-    if (write(1, "look\n", 5) != 5)
-        exit(1);
-    do {
-        if (read(0, &byte, 1) != 1)
-            exit(0);
-    } while (byte != '\n');
-}
-
-static size_t below(size_t count) {
-    static uint64_t state = 88172645463325252;
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % count;
-}
 
 KEEP static char *filled(size_t bytes) {
     char *chunk = malloc(bytes);

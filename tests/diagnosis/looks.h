@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// looks.h - functions that programs of this suite share.
+// looks.h - functions that programs of this suite share, in C and in C++.
 #ifndef MEMCTX_DIAGNOSIS_LOOKS_H
 #define MEMCTX_DIAGNOSIS_LOOKS_H
 
-#include <cstddef>
-#include <cstdint>
-#include <cstdlib>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define KEEP __attribute__((noinline))
 
 // Lets the test look at this process: prints "look" and waits for a line. Ends the process when the
 // test has closed the pipe.
-static inline void look() {
+static inline void look(void) {
     char byte;
     if (write(1, "look\n", 5) != 5)
         exit(1);
