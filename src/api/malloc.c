@@ -107,10 +107,9 @@ static void *serve_entered(struct heap *heap, enum thread_access access, struct 
         chunk = request->old;
     bool start_control = UNLIKELY(load_relaxed(&control_waiting)) && access != THREAD_SHARED &&
                          control_is_due() && os_process_is_known();
+    thread_leave_any(heap, access);
     if (UNLIKELY(start_control))
-        thread_leave_to_control(heap, access);
-    else
-        thread_leave_any(heap, access);
+        control_start();
     if (UNLIKELY(limited) && limited != LIMIT_OF_RULE && !request->asked &&
         named_limit_reached(limited, request->size)) {
         enum thread_access again = thread_enter_any(&heap);

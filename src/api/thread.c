@@ -216,11 +216,6 @@ void thread_leave_any(struct heap *heap, enum thread_access access) {
         heap_shared_unlock(heap);
 }
 
-COLD void thread_leave_to_control(struct heap *heap, enum thread_access access) {
-    thread_leave_any(heap, access);
-    control_start();
-}
-
 void thread_defer_free(void *chunk) {
     void *head = load_relaxed(&thread_deferred);
     do

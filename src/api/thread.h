@@ -42,8 +42,6 @@ enum thread_access thread_enter_any(struct heap **heap);
  * even if the thread is young, so never returns THREAD_YOUNG. */
 enum thread_access thread_enter_own(struct heap **heap);
 void thread_leave_any(struct heap *heap, enum thread_access access);
-/* Leaves the allocator, and then starts the control thread, because the start takes long. */
-void thread_leave_to_control(struct heap *heap, enum thread_access access);
 
 /* Puts a chunk on the list of frees that wait until this thread holds no lock. */
 void thread_defer_free(void *chunk);

@@ -231,13 +231,15 @@ static bool is_on_alternate_stack(void) {
 /* Starts the control thread, if it may start (may_start). */
 static void start(void) {
     char *stack = (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES);
-    if (!may_start() || tries_apart > TRIES_APART)
+    if (tries_apart > TRIES_APART || !may_start())
         return;
+    /* Only now is it known that no filter forbids the system call that tells this. */
     if (is_on_alternate_stack()) {
         tries_apart++;
         store_release(&control_waiting, 1);
         return;
     }
+    follow.done = follow.asked; /* calls that the last thread has not made */
     if (!os_thread_start(&thread, stack, STACK_BYTES, thread_main)) {
         control_complain("cannot start the control thread", "");
         return;
@@ -535,8 +537,6 @@ COLD void control_fork_done(bool child, bool has_heap) {
         server_let_go();
     }
     control.running = control.stopping = 0;
-    if (follow.done != follow.asked) /* a needless write copies the OS page in the child */
-        follow.done = follow.asked;
     control.opening = control.ending = 0;
     socket_forget();
     control.start_ns = control.fork_ns;

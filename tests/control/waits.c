@@ -382,10 +382,9 @@ static void tell_place(const char *what) {
     in_place = -1;
 }
 
-/* Calls `act` in a child and tells the number of threads that the child has then. */
-static void tell_in_child(const char *what, void (*act)(void)) {
+/* Calls `act` in a child, and sets in_place to the child's. */
+static void call_in_child(void (*act)(void)) {
     int status;
-    fflush(stdout);
     pid_t child = fork();
     if (!child) {
         act();
@@ -393,6 +392,12 @@ static void tell_in_child(const char *what, void (*act)(void)) {
     }
     waitpid(child, &status, 0);
     in_place = WEXITSTATUS(status);
+}
+
+/* Calls `act` in a child and tells the number of threads that the child has then. */
+static void tell_in_child(const char *what, void (*act)(void)) {
+    fflush(stdout);
+    call_in_child(act);
     tell_place(what);
 }
 
@@ -442,15 +447,8 @@ static void call_below_unknown_code(void) {
 }
 
 static void call_in_child_of_handler(int number) {
-    int status;
     (void)number;
-    pid_t child = fork();
-    if (!child) {
-        call_here();
-        _exit(in_place);
-    }
-    waitpid(child, &status, 0);
-    in_place = WEXITSTATUS(status);
+    call_in_child(call_here);
 }
 
 static void call_forking_handler(void) {
