@@ -60,8 +60,9 @@ def control_modes():
 def threads_named_memctx(pid):
     count = 0
     for tid in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{tid}/comm", encoding="ascii") as file:
-            count += file.read().strip() == "memctx"
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            with open(f"/proc/{pid}/task/{tid}/comm", encoding="ascii") as file:
+                count += file.read().strip() == "memctx"
     return count
 
 
@@ -408,9 +409,12 @@ sys.stdin.read()
 
 def ids_of(pid):
     """The user, the groups and the capabilities of each thread of a process."""
-    return {tuple(harness.read_status(pid, name, tid)
-                  for name in ("Uid", "Gid", "Groups", "CapEff", "CapPrm"))
-            for tid in os.listdir(f"/proc/{pid}/task")}
+    ids = set()
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            ids.add(tuple(harness.read_status(pid, name, tid)
+                          for name in ("Uid", "Gid", "Groups", "CapEff", "CapPrm")))
+    return ids
 
 
 @test
