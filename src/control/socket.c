@@ -34,28 +34,43 @@ static void complain(const char *what, const char *detail) {
         control_complain(what, detail);
 }
 
+/* greatest number of tries to make the socket in a directory that other processes remove */
+#define DIRECTORY_TRIES 8
+
+/* Makes a socket that listens at `path`. False: errno says why, and nothing is left. */
+static bool listen_at_path(struct held *listener) {
+    if (!descriptors_hold(listener, OS_TRY(os_socket())))
+        return false;
+    os_unlink(path.temporary.sun_path);
+    if (!OS_TRY(os_bind(listener->fd, &path.temporary, sizeof path.temporary)) &&
+        !OS_TRY(os_chmod(path.temporary.sun_path, 0600)) && !OS_TRY(os_listen(listener->fd, 16)) &&
+        !OS_TRY(os_rename(path.temporary.sun_path, path.final.sun_path)))
+        return true;
+    int error = errno;
+    os_unlink(path.temporary.sun_path);
+    descriptors_let_go(listener);
+    errno = error;
+    return false;
+}
+
 bool socket_open(void) {
     struct stat status = {0};
     char reason[256] = "there is no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct held listener;
-    if (!socket_path_find(&path, os_process_id(), &why)) {
-        reason[why.length ? why.length : text_length(reason)] = 0;
-        complain(reason, "");
-        return false;
-    }
-    if (!descriptors_hold(&listener, OS_TRY(os_socket()))) {
-        complain("cannot create a socket", "");
-        return false;
-    }
-    os_unlink(path.temporary.sun_path);
-    if (OS_TRY(os_bind(listener.fd, &path.temporary, sizeof path.temporary)) ||
-        OS_TRY(os_chmod(path.temporary.sun_path, 0600)) || OS_TRY(os_listen(listener.fd, 16)) ||
-        OS_TRY(os_rename(path.temporary.sun_path, path.final.sun_path))) {
-        complain("cannot create the socket at ", path.final.sun_path);
-        os_unlink(path.temporary.sun_path);
-        descriptors_let_go(&listener);
-        return false;
+    for (int tries = 1;; tries++) {
+        if (!socket_path_find(&path, os_process_id(), &why)) {
+            reason[why.length ? why.length : text_length(reason)] = 0;
+            complain(reason, "");
+            return false;
+        }
+        if (listen_at_path(&listener))
+            break;
+        /* ENOENT: another process that ended has just removed the directory (socket_path_leave). */
+        if (errno != ENOENT || tries == DIRECTORY_TRIES) {
+            complain("cannot create the socket at ", path.final.sun_path);
+            return false;
+        }
     }
     descriptors_let_go(&socket_listener);
     socket_listener = listener;
@@ -81,6 +96,7 @@ COLD void socket_remove(void) {
     if (!is_of_this_process())
         return;
     os_unlink(path.final.sun_path);
+    socket_path_leave(&path);
     store_release(&socket_pid, 0);
 }
 

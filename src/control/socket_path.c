@@ -88,7 +88,20 @@ bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why)
             continue;
         set_name(&found->final, path, "", pid, ".sock");
         set_name(&found->temporary, path, ".", pid, ".tmp");
+        found->below_runtime_directory = i == 0;
         return true;
     }
     return false;
+}
+
+void socket_path_leave(const struct socket_path *path) {
+    char directory[sizeof path->final.sun_path];
+    size_t length = text_length(path->final.sun_path);
+    while (length && path->final.sun_path[length - 1] != '/')
+        length--;
+    if (!length || !path->below_runtime_directory)
+        return;
+    __builtin_memcpy(directory, path->final.sun_path, length - 1);
+    directory[length - 1] = 0;
+    os_rmdir(directory); /* fails while other processes have sockets there */
 }

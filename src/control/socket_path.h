@@ -8,6 +8,8 @@
 
 struct socket_path {
     struct sockaddr_un final, temporary; /* bound as `temporary`, then renamed to `final` */
+    /* The directory is $XDG_RUNTIME_DIR/memctx. */
+    bool below_runtime_directory;
 };
 
 /* Saves $XDG_RUNTIME_DIR. Called by the constructor, because the program may rewrite its
@@ -17,5 +19,9 @@ void socket_path_init(void);
 /* Finds or makes the directory DIR (mode 0700, owned by this user, not a link) and sets the paths
  * to DIR/PID.sock. False: no directory is fit; `why` gives the reason for the last one tried. */
 bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why);
+/* Removes the directory of a removed socket if it is $XDG_RUNTIME_DIR/memctx and is empty. A
+ * program may remove its runtime directory when it ends, and expect that only its own files stand
+ * in it. (dbus-daemon's tests fail otherwise.) */
+void socket_path_leave(const struct socket_path *path);
 
 #endif

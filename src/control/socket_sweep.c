@@ -25,13 +25,15 @@ struct entry { /* as the kernel writes it */
     char name[];
 };
 
-/* Returns N of the name "N.sock"; 0: the name is another one. */
+/* Returns N of the name "N.sock", or of the temporary name ".N.tmp", which a process leaves that
+ * ends or executes another program while it makes its socket. 0: the name is another one. */
 static uint32_t pid_of(const char *name) {
     uint64_t pid = 0;
-    const char *at = name;
+    bool temporary = name[0] == '.';
+    const char *at = name + temporary;
     for (; *at >= '0' && *at <= '9' && pid < INT32_MAX; at++)
         pid = pid * 10 + (uint64_t)(*at - '0');
-    return pid <= INT32_MAX && text_equal(at, ".sock") ? (uint32_t)pid : 0;
+    return pid <= INT32_MAX && text_equal(at, temporary ? ".tmp" : ".sock") ? (uint32_t)pid : 0;
 }
 
 /* True if nobody listens at the socket. The process may live in another pid namespace, with a

@@ -131,6 +131,9 @@ INLINE int os_rename(const char *from, const char *to) {
 INLINE int os_unlink(const char *path) {
     return os_result(os_syscall(SYS_unlink, (long)path, 0, 0, 0, 0, 0));
 }
+INLINE int os_rmdir(const char *path) {
+    return os_result(os_syscall(SYS_rmdir, (long)path, 0, 0, 0, 0, 0));
+}
 /* Returns the limit of the number of descriptors; 0: the kernel does not tell. */
 INLINE uint64_t os_descriptor_limit(void) {
     struct rlimit limit = {0};

@@ -48,6 +48,32 @@ def permissions():
 
 
 @test
+def the_runtime_directory_is_left_empty():
+    """A program may remove its runtime directory when it ends, as dbus-daemon's tests do. So the last
+    process removes the directory of sockets. A process that starts at that moment gets a socket."""
+    with runtime_dir() as directory:
+        folder = os.path.join(directory, "memctx")
+        with start_target(directory) as target:
+            target.wait_socket()
+            with start_target(directory) as other:
+                other.wait_socket()
+                check_equal(other.finish()[0], 0, "exit status of the other process")
+            target.dump()  # the directory stays while a process has a socket there
+            check_equal(target.finish()[0], 0, "exit status")
+        check_equal(os.listdir(directory), [], "what is left in the runtime directory")
+        env = harness.preloaded_env(XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="eager")
+        for _ in range(10):
+            short = [subprocess.Popen(target_argv(), env=env, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL) for _ in range(4)]
+            with start_target(directory) as target:
+                target.wait_socket()
+                check_equal([one.wait(PATIENCE_S) for one in short], [0] * 4, "exit statuses")
+                target.dump()
+                target.finish()
+        check_equal(os.path.exists(folder) and os.listdir(folder), False, "directory of sockets")
+
+
+@test
 def permissions_under_odd_umask():
     for mask in (0o000, 0o077, 0o777):
         with runtime_dir() as directory:
@@ -379,7 +405,10 @@ def new_processes_sweep():
         with open(f"{folder}/{beyond + 1}.sock", "w", encoding="ascii"):
             pass
         kept = {f"{beyond}.sock", f"{beyond + 1}.sock", "notes.sock", f"{first.pid}.sock"}
-        for name in ["notes.sock"] + [f"{beyond + i}.sock" for i in range(2, 22)]:
+        stale_names = [f"{beyond + i}.sock" for i in range(2, 12)]
+        # a process that executes another program while it makes its socket leaves such a name
+        stale_names += [f".{beyond + i}.tmp" for i in range(12, 22)]
+        for name in ["notes.sock"] + stale_names:
             with socket.socket(socket.AF_UNIX) as stale:
                 stale.bind(f"{folder}/{name}")
         with contextlib.ExitStack() as targets:
