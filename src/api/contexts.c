@@ -277,7 +277,7 @@ EXPORT void memctx_do_reset_children(memctx_t context) {
 
 /* Calls `move`, which is named_give or named_take, for one context. A member of a crowd grows
  * first, except when this thread takes a member that it owns already. Returns false if memory is
- * short. */
+ * short, or if context_enter returns NULL for a take. */
 static bool move_one(memctx_t context, const char *what,
                      bool (*move)(struct heap *heap, struct named *named)) {
     struct heap *heap;

@@ -6,13 +6,14 @@
  *   1. thread_enter marks the thread's heap busy.
  *   2. view_guessed guesses the call path, proves the guess by comparing the words of the stack,
  *      and returns the view that pays.
- *   3. take_block_of_mixed_page, or take_block_of_own_page when the context has pages of its own,
- *      takes the block that was freed last off its page's list, writes the block's record and
- *      counts the chunk in the view.
+ *   3. take_block_of_own_page takes the block that was freed last off the page's list, if the
+ *      context has pages of its own. Otherwise take_block_of_mixed_page takes it off the heap's
+ *      list of recently freed blocks. Both write the block's record and count the chunk in the
+ *      view.
  *   4. thread_leave marks the heap as not busy.
  * free(chunk) calls thread_enter and computes the page's header from the pointer. Then free_block
- * reads the block's record, counts the free and puts the block on the page's list. thread_leave
- * ends the call.
+ * reads the block's record, counts the free and puts the block on the list from which step 3 takes
+ * blocks. thread_leave ends the call.
  *
  * A step that cannot serve the request ends in a call of a function with the name of the case
  * (allocate_not_entered, allocate_path_not_guessed, free_foreign, ...). All these calls are tail
@@ -50,10 +51,10 @@ enum allocate_how {
 
 /* --- where the common malloc cannot go on (malloc.c) ----------------------------------------- */
 
-/* The thread has not entered, because it has no heap, or because its heap is busy: a signal handler
- * interrupted the allocator, or a fork handler runs during a fork. Also refuses requests of more
- * than REGION_SIZE_MAX bytes. When memory is short, returns NULL with errno set, except for
- * ALLOCATE_NEW. */
+/* The thread has not entered. Mostly thread_enter has returned NULL: the thread has no heap, or its
+ * heap is busy, because a signal handler interrupted the allocator or a fork handler runs during a
+ * fork. Also refuses requests of more than REGION_SIZE_MAX bytes. When memory is short, returns
+ * NULL with errno set, except for ALLOCATE_NEW. */
 void *allocate_not_entered(size_t size, enum allocate_how how, uintptr_t frame);
 /* The thread has not entered. Allocates more than NARROW_MAX bytes. */
 void *allocate_wide_or_large(size_t size, enum allocate_how how, uintptr_t frame);
@@ -172,7 +173,8 @@ INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
 }
 
 /* Returns the view of the call path, or paths.fixed if this view pays for every allocation. NULL:
- * the first guess is wrong, or the traces are of an older generation of unwind rules. */
+ * the first guess is wrong, or the traces are of an older generation of unwind rules, or
+ * context/lookup.c has closed the way by guesses for now (ways_open). */
 INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
     if (UNLIKELY(paths->fast_generation != load_relaxed(&unwind_rules_generation)))
         return paths->fixed_generation == load_relaxed(&unwind_rules_generation) ? paths->fixed
@@ -242,7 +244,7 @@ INLINE void *take_block_with_owner(struct heap *heap, struct view *view, size_t 
 
 /* Allocates up to NARROW_MAX bytes for a context with pages of its own, from the current page.
  * NULL: the page has no freed block, or its blocks are too small, or view.bins is heap_no_bins
- * because the placement of the context has to be decided anew. */
+ * because the placement of the context has to be decided anew or the context has a limit. */
 INLINE void *take_block_of_own_page(struct heap *heap, struct view *view, size_t size) {
     struct page *page = view->bins->current[bins_class_narrow(heap, size)];
     char *block = page->free;

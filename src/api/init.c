@@ -3,8 +3,10 @@
  * Process life: the constructor, fork, exit.
  *
  * The allocator itself needs no constructor: all its state starts as zeros, and the first malloc
- * may come long before the constructor runs. fork takes every lock in rank order, so that the child
- * finds every table complete. A lock that the forking thread already holds (fork in a signal
+ * may come long before the constructor runs. fork takes the locks that guard tables, in rank order,
+ * so that the child finds these tables complete. It does not take the locks of the control thread's
+ * start, of visits, of unmapping and of parked heaps: the child only makes them free, because no
+ * other thread exists there. A lock that the forking thread already holds (fork in a signal
  * handler) stays with that thread: in the child the copy of the thread goes on and releases the
  * lock.
  */
@@ -145,9 +147,10 @@ static void leave_environment(void) {
     *kept = NULL;
 }
 
-/* True for programs that change namespaces, or change the user and keep capabilities. The kernel
- * refuses both to a process with a second thread, so such a process gets no control thread. A
- * launcher then executes another program, which starts its control thread as usual. */
+/* True for programs that change namespaces, or change the user and keep capabilities. With a second
+ * thread, the kernel refuses a new user namespace, and a change of one thread's privileges leaves
+ * the other thread's as they are (namespaces.c). So a launcher gets no control thread. The program
+ * that it then executes starts its control thread as usual. */
 static bool is_launcher(const char *name) {
     static const char launchers[][8] = {"bwrap", "capsh", "nsenter", "setpriv", "unshare"};
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
@@ -251,8 +254,8 @@ __attribute__((constructor)) static void start(int count, char **arguments) {
     policy_rules_init(trusted ? getenv("MEMCTX_RULES") : NULL, ranges, &warnings);
     print_warnings(&warnings);
     os_identity_init();
-    /* Before glibc 2.34 this calls malloc. A malloc in front of this library's may not work yet;
-     * then the library finds ended threads by their ids, unless the process is linked with
+    /* Before glibc 2.34 os_libc_init calls malloc. A malloc in front of this library's may not work
+     * yet; then the library finds ended threads by their ids, unless the process is linked with
      * libpthread. */
     if (rebind_malloc_is_ours((uintptr_t)&malloc))
         os_libc_init(options.verify || has_cxx_library());

@@ -67,7 +67,7 @@ static void zero_from(char *chunk, size_t had) {
 }
 
 /* Serves a request with an alignment above 16, or for zeroed bytes. jemalloc zeroes all bytes that
- * sallocx tells, which may be more than `size`. */
+ * sallocx reports, which may be more than `size`. */
 static NOINLINE void *allocate_aligned_or_zeroed(size_t size, int flags, uintptr_t frame) {
     bool zero = ((unsigned)flags & FLAG_ZERO) != 0, aligned = alignment_of(flags) > 16;
     void *chunk = aligned ? allocate_aligned(size, alignment_of(flags), frame)
@@ -139,7 +139,8 @@ EXPORT void sdallocx(void *chunk, size_t size, int flags) {
     free_or_pass_on(chunk, flags);
 }
 
-/* Returns how many bytes the chunk of such a request has at least; 0: mallocx would refuse it. */
+/* Returns how many bytes a chunk has at least that mallocx returns for `size` and `flags`; 0:
+ * mallocx would refuse the request. */
 EXPORT size_t nallocx(size_t size, int flags) {
     size_t alignment = alignment_of(flags);
     return size + alignment < size || size + alignment > REGION_SIZE_MAX ? 0 : size;

@@ -154,9 +154,9 @@ NOINLINE void *allocate_page_used_up(struct heap *heap, struct view *view, size_
                                      enum allocate_how how, uintptr_t frame) {
     bool fresh = false;
     void *chunk = NULL;
-    /* region_alloc, which serve_entered calls, writes the patterns of MEMCTX_CHECK, and
-     * serve_entered may start the control thread. In both cases the quicker functions are left out.
-     */
+    /* Of the functions that this one calls, only serve_entered writes the patterns of MEMCTX_CHECK
+     * (in region_alloc) and starts the control thread. So with MEMCTX_CHECK, and while the control
+     * thread waits for its start, the quicker functions are left out. */
     bool may =
         LIKELY(view != NULL) && LIKELY(!load_relaxed(&control_waiting)) && LIKELY(!options.check);
     if (may && ((chunk = region_alloc_serial(heap, view, size, &fresh)) ||
@@ -294,8 +294,8 @@ void *resize_not_entered(void *old, size_t size, uintptr_t frame) {
 }
 
 /* Takes a block of the page if all blocks of the page have the alignment, which is at most
- * WIDE_ALIGNMENT_MAX if the page is not `narrow`. NULL: the blocks lack the alignment, or no block
- * is free. */
+ * WIDE_ALIGNMENT_MAX if the page is not `narrow`. NULL: the blocks lack the alignment, or their
+ * records cannot store the slack, or no block is free. */
 INLINE void *take_aligned_of(struct heap *heap, struct page *page, struct view *view, size_t size,
                              size_t alignment, bool narrow) {
     bool fresh;

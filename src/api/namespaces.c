@@ -4,10 +4,9 @@
  *
  * The kernel lets only a process with one thread enter another user, mount or time namespace.
  * capset, and the securebits of prctl (sandbox.c), change the privileges of the calling thread
- * alone. A later setuid or setgroups, which glibc makes in all threads, then succeeds in one thread
- * and fails in another, and glibc aborts the process. So the control thread ends before such a
- * call. Afterwards it starts again when it is due, with the privileges of the thread that starts
- * it.
+ * alone, and the control thread would keep those that the program gives up. So the control thread
+ * ends before such a call. Afterwards it starts again when it is due, with the privileges of the
+ * thread that starts it.
  */
 #include "api/namespaces.h"
 

@@ -50,8 +50,8 @@ static bool gives_up_privileges(long number, const unsigned long *arguments) {
            options.control != CONTROL_ALWAYS;
 }
 
-/* After this call, the instruction that reads the processor's time-stamp counter raises SIGSEGV,
- * also in functions that read the clock. */
+/* After prctl(PR_SET_TSC, PR_TSC_SIGSEGV), the instruction that reads the processor's time-stamp
+ * counter raises SIGSEGV, also in functions that read the clock. */
 static bool forbids_counter(long number, const unsigned long *arguments) {
     return number == SYS_prctl && arguments[0] == PR_SET_TSC && arguments[1] == PR_TSC_SIGSEGV;
 }

@@ -2,7 +2,7 @@
 /*
  * The functions with which glibc describes and trims its heap, for the memory of this library:
  * mallinfo, malloc_info, malloc_stats, malloc_trim. Fields that have no meaning in this library are
- * 0.
+ * 0. mallopt is here, too, and changes nothing.
  * Sources: mallinfo(3), malloc_info(3), malloc_trim(3).
  */
 #include "api/fast.h"
@@ -70,7 +70,8 @@ EXPORT int malloc_info(int flags, FILE *stream) {
     return 0;
 }
 
-/* Prints the lines that glibc prints, because programs parse them. There is one arena. */
+/* Prints the lines that glibc prints for one arena, because programs parse them, and then a line
+ * about the freelist. */
 EXPORT void malloc_stats(void) {
     char lines[640];
     struct text text = {.bytes = lines, .capacity = sizeof lines};
@@ -103,8 +104,8 @@ EXPORT void malloc_stats(void) {
 }
 
 /* Trims the heap that this thread uses, and gives the freelist of the process back to the kernel.
- * Does not trim the heaps of other threads: each thread trims its own heap, which `memctx trim`
- * asks for (src/control/act.c). */
+ * Does not trim the heaps of other threads. `memctx trim` does that: it asks each thread to trim
+ * its own heap (control/act.c). */
 EXPORT int malloc_trim(size_t pad) {
     struct heap *heap;
     size_t bytes = 0;
@@ -118,8 +119,8 @@ EXPORT int malloc_trim(size_t pad) {
     return segment_purge(true) + bytes > 0;
 }
 
-/* Accepted without effect, because glibc's parameters do not exist here. glibc refuses one value: a
- * size beyond what it calls fast. */
+/* Accepted without effect, because glibc's parameters do not exist here. glibc refuses one value:
+ * for M_MXFAST, a size above the greatest size of its fast bins. */
 EXPORT int mallopt(int parameter, int value) {
     const size_t fast_max = 80 * sizeof(size_t) / 4;
     return parameter != M_MXFAST || (size_t)value <= fast_max;

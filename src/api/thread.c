@@ -24,8 +24,8 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
 
 /* The loader writes the first thread's thread-local variables after it has called the resolvers of
  * the program's indirect functions (IFUNC). Until then all variables are 0, and such a resolver may
- * call malloc. The loader calls this library's resolver before the program's. It lets the thread
- * use the shared heap; later the loader writes THREAD_NEW. */
+ * call malloc. The loader calls this library's resolver before the program's. This resolver
+ * lets the thread use the shared heap; later the loader writes THREAD_NEW. */
 static void nothing(void) {}
 __attribute__((used)) static void (*resolve_early(void))(void) {
     if (!thread_heap) {
@@ -35,7 +35,7 @@ __attribute__((used)) static void (*resolve_early(void))(void) {
     return nothing;
 }
 static void early(void) __attribute__((ifunc("resolve_early")));
-/* The loader resolves what is referred to. */
+/* The loader calls resolve_early only because this pointer refers to `early`. */
 __attribute__((used)) static void (*const volatile early_reference)(void) = early;
 
 /* A thread that got no memory for its own heap uses the shared heap, and asks for a heap of its own
@@ -193,8 +193,9 @@ static enum thread_access enter_own_or_shared(struct heap **heap, bool may_be_yo
     *heap = NULL;
     if (!lock_any_is_mine()) {
         /* The program may have left malloc by a jump out of a signal handler, after a stack
-         * overflow. The heap stays busy then, and the next overflow is to come before the lock. A
-         * young thread does not do this: mostly it would touch one more OS page of its stack. */
+         * overflow. The heap stays busy then. lock_reach_for_walk makes the next overflow come
+         * before the thread takes the lock. A young thread does not call it, because it would
+         * mostly touch one more OS page of the stack. */
         lock_reach_for_walk();
         *heap = shared_entered(heap_shared_lock());
     }

@@ -6,9 +6,9 @@
  * thread (os/thread.h), so that thread makes the same system call, and has made it when the
  * program's function returns; if it cannot be woken, it makes the call within a second. The control
  * thread comes first, except in initgroups: a thread that has given up root may be unable to
- * connect to the control thread's socket. setfsuid and setfsgid are not here, because libc, too,
- * changes one thread by them. Of changes that a program makes without these functions, only the
- * loss of root is found later (sandbox_keeps_root).
+ * connect to the control thread's socket. setfsuid and setfsgid are not here, because libc's
+ * functions, too, change the calling thread alone. Of changes that a program makes without these
+ * functions, only the loss of root is found later (sandbox_keeps_root).
  */
 #include "base/base.h"
 #include "control/control.h"
@@ -51,7 +51,8 @@ CHANGE(setgroups, (size_t count, const gid_t *groups), (count, groups), SYS_setg
 
 #define GROUPS_BYTES align_up(NGROUPS_MAX * sizeof(gid_t), OS_PAGE_BYTES)
 
-/* libc's initgroups finds the groups; then this thread reads its own groups and passes them on. */
+/* libc's initgroups finds the groups and sets them. Then this thread reads its own groups and
+ * passes them to the control thread. */
 EXPORT int initgroups(const char *user, gid_t group) {
     int (*next)(const char *, gid_t) = (int (*)(const char *, gid_t))rebind_next("initgroups");
     int result = next ? next(user, group) : (errno = ENOSYS, -1), saved = errno;

@@ -8,13 +8,13 @@
  * is a cancellation point, ends with EINTR, and tells the remaining time, like a wait in libc's
  * function.
  *
- * As long as the control thread was never started, a call that may wait for LONG_S seconds or more
- * starts the thread first. In a process that has lived for OLD_AFTER_MS, a call that may wait for a
- * shorter time starts the thread, too, because an event loop may wait in short pieces. A call whose
- * time-out is 0 never starts the thread. A process that has lived for less than START_AFTER_MS may
- * end soon. In such a young process some functions first wait for START_AFTER_MS only, and start no
- * thread if an event comes in this time: poll, epoll_wait, epoll_pwait and sigsuspend; select,
- * pselect and ppoll if the call has no time-out.
+ * While no control thread runs and one may start (control_waiting), a call that may wait for LONG_S
+ * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, a call
+ * that may wait for a shorter time starts the thread, too, because an event loop may wait in short
+ * pieces. A call whose time-out is 0 never starts the thread. A process that has lived for less
+ * than START_AFTER_MS may end soon. In such a young process some functions first wait for
+ * START_AFTER_MS only, and start no thread if an event comes in this time: poll, epoll_wait,
+ * epoll_pwait and sigsuspend; select, pselect and ppoll if the call has no time-out.
  *
  * These functions, unlike malloc, may be called in a signal handler that interrupted any function
  * of libc, and the start of the thread takes no lock of libc. The thread does not start in a vfork
