@@ -23,8 +23,8 @@ void text_add_bytes(struct text *text, const void *bytes, size_t length);
  * text of more than `max` bytes, adds the first characters that end within `max` bytes, and "...".
  */
 void text_add_word(struct text *text, const char *word, size_t max);
-/* Returns how many of the first `max` bytes of a string complete characters of UTF-8 take. If the
- * cut is in no character of UTF-8, returns `max`. */
+/* Returns how many bytes of a string fit into `max` bytes without a part of a character of UTF-8 at
+ * the end. Where the string is not UTF-8, the end may be anywhere. */
 size_t text_cut(const char *string, size_t max);
 void text_add_number(struct text *text, int64_t value);
 void text_add_hex(struct text *text, uint64_t value);
