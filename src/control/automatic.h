@@ -8,8 +8,8 @@
  * a context that has chunks of several sizes, if these chunks come and go and leave a tenth of
  * their pages or more unused (GENERATION_WASTE). Generation is a guess about lifetimes, so it
  * begins as a trial: the choice is taken back if the waste is not less after all chunks were
- * replaced a few times (TURNOVERS). Contexts with less than AUTO_LIVE_BYTES, with a rule, or placed
- * by hand are left alone. Each dump gives the reason for each choice.
+ * replaced a few times (TURNOVERS). Named contexts, and contexts with less than AUTO_LIVE_BYTES,
+ * with a rule, or placed by hand are left alone. Each dump gives the reason for each choice.
  *
  * Cost: a look takes some ns per view and page. Looks are spaced so that they take a fiftieth of
  * one processor at most.

@@ -18,8 +18,9 @@
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). The thread does not start where a filter was
- * installed before the program started, nor without /proc, which tells of filters, except in
- * containers (sandbox.h) and with MEMCTX_CONTROL=always.
+ * installed before the program started, except in containers (sandbox.c) and with
+ * MEMCTX_CONTROL=always. Nor does it start without /proc, which tells of filters, except with
+ * MEMCTX_CONTROL=always.
  */
 #ifndef MEMCTX_CONTROL_H
 #define MEMCTX_CONTROL_H
@@ -27,7 +28,8 @@
 #include "os/os.h"
 #include <memctx/wire.h>
 
-/* Atomic: 1 while the control thread is not started yet and may be started (control_is_due). */
+/* Atomic: 1 while no control thread runs and one may start, for the first time or again
+ * (control_resume). */
 INTERNAL uint32_t control_waiting;
 
 /* True when the time to start the thread has come. */
@@ -42,13 +44,15 @@ bool control_is_young(void);
  * some 0.2 ms, less than a thousandth of the time that such a process has lived. */
 #define OLD_AFTER_MS 500
 bool control_is_old(void);
-/* Starts the thread, once. The caller has left the allocator, or is about to wait. It may be a
- * signal handler, but on an alternate stack, which may be small, the thread does not start. */
+/* Starts the thread if control_waiting is 1. The caller has left the allocator, or is about to
+ * wait. It may be a signal handler, but on an alternate stack, which may be small, the thread does
+ * not start. */
 void control_start(void);
 
-/* Called before a system call that the kernel allows only in a process with one thread
- * (api/namespaces.c). Ends the control thread and removes its socket; false: there is no such
- * thread. If the result was true, the caller calls control_resume after the system call. */
+/* Called before a system call that the kernel allows only in a process with one thread, or that
+ * changes the privileges of the calling thread alone (api/namespaces.c). Ends the control thread
+ * and removes its socket; false: there is no control thread, or it cannot be ended now. If the
+ * result was true, the caller calls control_resume after the system call. */
 bool control_pause(void);
 /* Lets the control thread start again when it is due. */
 void control_resume(void);
@@ -57,9 +61,9 @@ void control_resume(void);
  * too, and has made it when control_follow_begin returns; if it cannot be woken, it makes the call
  * within a second. If it was woken, and the call fails in one of the two threads and not in the
  * other, the control thread ends, and starts again when it is due. Between the two functions no
- * control thread starts. If the calling thread holds a lock of the library, which a signal handler
- * interrupted, the control thread makes no call; if it is root, sandbox_keeps_root finds the
- * difference. */
+ * control thread starts. If the caller is a signal handler, and the interrupted thread holds a lock
+ * of the library, the control thread makes no call. If the control thread is root,
+ * sandbox_keeps_root finds the difference later. */
 struct control_follow {
     enum { CONTROL_FOLLOW_UNKNOWN, CONTROL_FOLLOW_DONE, CONTROL_FOLLOW_FAILED } result;
     bool locked;
@@ -75,9 +79,9 @@ INTERNAL void (*control_thread_begins)(void);
 void control_init(bool at_once, const char *record);
 /* Called before the process restricts its system calls. Ends the control thread and removes its
  * socket. From then on no control thread starts, neither in this process nor in forked children.
- * False: the process was already restricted as strictly, or this is a vfork child whose parent is
- * not restricted. If the result was true and the kernel then refuses the restriction, the caller
- * passes *before to control_unrestrict. The restriction stays if another thread has called
+ * False: the process was already restricted at least as strictly, or this is a vfork child whose
+ * parent is not restricted. If the result was true and the kernel then refuses the restriction, the
+ * caller passes *before to control_unrestrict. The restriction stays if another thread has called
  * control_restrict meanwhile. */
 bool control_restrict(bool strictly, uint32_t *before);
 void control_unrestrict(uint32_t before);

@@ -10,7 +10,8 @@
 
 #define CLOSED_MAX 65536U /* greatest number of descriptors that are closed one by one */
 #define HIGH_FD 500       /* above the descriptor numbers that programs expect to get */
-#define LOW_FD 2          /* standard error; no descriptor of the library has such a number */
+/* standard error; in a shared table, each descriptor of the library has a higher number */
+#define LOW_FD 2
 
 bool descriptors_are_own FORK_PAGE;
 

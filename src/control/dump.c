@@ -62,7 +62,8 @@ static void add_label(struct text *text, uint32_t id) {
     }
 }
 
-/* Writes the placement that the program asked for. False: the program asked for none. */
+/* Writes the properties that the program asked for when it made the context. False: the program
+ * asked for none. */
 static bool asked_reason(uint32_t id, struct text *text) {
     static const char *const words[] = {"zeroed", "guarded", "pages of 64 KiB"};
     unsigned asked = terms_asked(id);

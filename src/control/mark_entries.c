@@ -2,9 +2,9 @@
 /*
  * mark_entries.c - writes and reads the entries of a mark.
  *
- * An entry is a few numbers in a variable-length code (numbers.h), 4 to 10 bytes in all: the step
- * from the context id of the entry before, the live bytes and the live chunks, and, if anything was
- * ever freed, the chunks and the bytes ever allocated.
+ * An entry is a few numbers in a variable-length code (numbers.h), mostly 4 to 10 bytes in all: the
+ * step from the context id of the entry before, the live bytes and the live chunks, and, if
+ * anything was ever freed, the chunks and the bytes ever allocated.
  */
 #include "control/mark_entries.h"
 #include "context/tree.h"

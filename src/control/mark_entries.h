@@ -31,8 +31,9 @@ INTERNAL int64_t marks_bytes; /* bytes of the chunks of all marks, also of an un
 
 /* Finds the contexts that have room in writer->limit. */
 void mark_entries_measure(struct mark_writer *writer);
-/* Writes the entries of these contexts into new chunks, from writer->first on, and protects the
- * contexts from eviction (TREE_MARKED). Sums the other contexts up in writer->left_out. */
+/* Writes the entries of the contexts that mark_entries_measure has found into new chunks, from
+ * writer->first on, and protects these contexts from eviction (TREE_MARKED). Sums the other
+ * contexts up in writer->left_out. */
 void mark_entries_write(struct mark_writer *writer);
 void mark_entries_free(struct mark_chunk *first);
 /* Protects the contexts that have an entry from eviction. */

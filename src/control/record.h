@@ -4,7 +4,7 @@
  * (MEMCTX_RECORD=DIR; include/memctx/record.h has the format, docs/record.md the reasons).
  *
  * Cost: a walk over all contexts every 10 s and at each 5 % of growth, and one pwrite of some KiB.
- * The pauses are longer if the walks would take more than 1/500 of the time. About 430 KiB of
+ * The pauses are longer if the walks would take more than 1/500 of the time. About 510 KiB of
  * address space while the process is recorded, and nothing without MEMCTX_RECORD.
  *
  * Each process has a file of its own: a forked child never writes into its parent's. A process that
@@ -31,8 +31,9 @@ void record_begin(void);
 /* Writes a moment if one is due. In a program of root that `memctx run` started, one is due at
  * once: the file is made before the program changes its user or its root directory. */
 void record_look(void);
-/* Waits, at most 0.1 s, until the control thread has made the file of such a program. Called by the
- * constructor, so that the program cannot change its user or root directory before. */
+/* In a program of root that `memctx run` started: waits, at most 0.1 s, until the control thread
+ * has made the file. Called by the constructor, so that the program cannot change its user or root
+ * directory before. */
 void record_await_file(void);
 /* Returns the ms until record_look wants to be called, at most `wait`. */
 int record_wait_ms(int wait);

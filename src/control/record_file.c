@@ -242,8 +242,8 @@ static bool reopen(bool *gone) {
     return false;
 }
 
-/* True if the open file has no name any more. Some file systems give no file a name count, so the
- * path is looked at, too. */
+/* True if the open file has no name any more. Some file systems report 0 links for every file, so
+ * the path is looked at, too. */
 static bool was_removed(const struct stat *file) {
     struct stat named = {0};
     return !file->st_nlink && (OS_CALL(SYS_newfstatat, AT_FDCWD, recorder->path, &named, 0, 0, 0) ||

@@ -3,17 +3,19 @@
  * Adds up, for a moment of the recording, what each watched context holds in pages.
  *
  * The pages are read as for `memctx frag --quick` (WIRE_DUMP_LIGHT), piece by piece, and each piece
- * is added up at once, so the memory for that is bounded. In a process with many pages that takes
- * long. So the looks at pages take only the CPU time that the moments leave of one part in
- * RECORD_SHARE, and the moments in between say nothing about pages. Cannot do: tell which memory of
- * the pages is resident.
+ * is added up at once, so the memory for the pieces is bounded. In a process with many pages a look
+ * at all pages takes long. The recording may use one part in RECORD_SHARE of the time as CPU time,
+ * and the looks at pages take only the part of it that the moments leave. The moments in between
+ * say nothing about pages. Cannot do: tell which memory of the pages is resident.
  */
 #include "control/dump.h"
 #include "control/recorder.h"
 #include "os/os.h"
 
-#define CREDIT_NS 20000000        /* CPU time at the start; unused time is kept up to this */
-#define LATEST_NS 600000000000ULL /* after this time the pages are looked at in any case */
+/* CPU time for looks at the start. Later, unused CPU time is kept up to this plus the time of the
+ * last look. */
+#define CREDIT_NS 20000000
+#define LATEST_NS 600000000000ULL /* this long after a look, the next look is made in any case */
 
 void recorder_add_held(struct record_held *sum, const struct record_held *part) {
     sum->block_bytes += part->block_bytes;

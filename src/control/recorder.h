@@ -70,12 +70,12 @@ struct recorder {
     size_t cgroup_top;                   /* bytes of `cgroup` that are the mount point */
     bool cgroup_v1;
     struct record_tables *tables; /* NULL: not mapped */
-    /* CPU time that the recording may take for looks at pages (record_pages.c); the time up to
-     * which that was counted; when the pages were last looked at; the CPU time that it took then */
+    /* For looks at pages (record_pages.c): CPU time that they may take; the time up to which this
+     * credit was counted; when the last look was made; CPU time that the last look took. */
     int64_t credit_ns;
     uint64_t credit_at_ns, paged_at_ns, paged_cpu_ns;
-    /* Numbers of watched contexts: of all; of those with a name; of those that have no name and
-     * were large only earlier. */
+    /* Numbers of watched contexts: of all; of those watched for their name; of those without a name
+     * that were large only earlier. */
     uint32_t count, named, earlier;
 };
 INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded */
@@ -128,7 +128,7 @@ uint32_t recorder_next_id(const uint64_t *bits, uint32_t id, uint32_t count);
 /* --- record_directory.c, record_moment.c ------------------------------------------------------ */
 
 /* Writes a directory over the older of the two, if the newer directory does not list all watched
- * contexts or modules, has other identifiers than they have now, or is a minute old. False:
+ * contexts or modules, has other identifiers than the contexts have now, or is a minute old. False:
  * recorder_failed has counted the loss. */
 bool recorder_write_directory(uint64_t now);
 /* Writes a moment with the contexts that recorder_read_contexts has chosen. `pages`: NULL, or the
@@ -137,8 +137,8 @@ void recorder_write_moment(struct walk *walk, struct record_pages *pages);
 
 /* --- record_pages.c --------------------------------------------------------------------------- */
 
-/* Adds up the pages of all contexts, those of the watched ones in tables->held. False: the time for
- * that is used up, or there is no memory. */
+/* Adds up the pages of all contexts, those of the watched ones in tables->held. False: the CPU
+ * time for looks at pages is used up, or there is no memory. */
 bool recorder_read_pages(struct record_pages *pages, uint64_t now);
 /* Counts `cpu_ns` of work for the recording, looks at pages included. Returns the part of it that
  * the next pause has to make up for. */

@@ -47,9 +47,9 @@ static bool is_stale(const struct sockaddr_un *address) {
     return refused;
 }
 
-/* Removes the socket of a process that has ended. Returns false if there is none. A process of this
- * number may start meanwhile and make its socket; it makes the socket again when it finds it
- * missing (control_look_at_socket). */
+/* Removes the socket that the entry names if the socket's process has ended. False: nothing was
+ * removed. A new process may get this pid meanwhile and make its socket at the path. Its control
+ * thread later finds the path missing, and makes the socket again (control_look_at_socket). */
 static bool remove_one(struct sockaddr_un *address, size_t directory_length,
                        const struct entry *entry) {
     uint32_t pid = entry->type == DT_SOCK || entry->type == DT_UNKNOWN ? pid_of(entry->name) : 0;

@@ -147,7 +147,7 @@ void control_look_at_socket(void) {
 /* The new thread has inherited the policy, the priority and the processors of the thread that
  * started it. That may be a thread of real time, which spins on a processor of its own. The control
  * thread takes an ordinary policy and priority, and the processors of the program's first thread.
- * So it delays no such thread, and runs although that one spins. */
+ * So it delays no thread of real time, and runs even while such a thread spins. */
 static void take_ordinary_place(void) {
     static const struct sched_param ordinary;
     unsigned long first[AFFINITY_WORDS] = {0}, own[AFFINITY_WORDS] = {0};
@@ -217,8 +217,8 @@ static bool may_start(void) {
     return false;
 }
 
-/* After this many tries on alternate stacks no thread starts any more: such a program may always
- * run there, and a try takes 30 us. */
+/* After this many tries on alternate stacks no thread starts any more: the program may always run
+ * on such stacks, and a try takes 30 us. */
 #define TRIES_APART 64U
 static uint32_t tries_apart; /* under control.lock */
 
@@ -233,7 +233,7 @@ static void start(void) {
     char *stack = (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES);
     if (tries_apart > TRIES_APART || !may_start())
         return;
-    /* Only now is it known that no filter forbids the system call that tells this. */
+    /* Only now is it known that no filter forbids the system call in is_on_alternate_stack. */
     if (is_on_alternate_stack()) {
         tries_apart++;
         store_release(&control_waiting, 1);
