@@ -3,10 +3,12 @@
  * pages.c - the records of pages, a piece of a dump at a time; see pages.h. page_content.c examines
  * the blocks and chunks in a page.
  *
- * Adjacent pages of one context that are alike (goes_on) make one record. In pages that are not
- * full every block is examined; the light form of a dump (WIRE_DUMP_LIGHT) does this only in mixed
- * pages. The record of a mixed page is followed by the contexts that own blocks in the page. When a
- * piece has no room for all these contexts, the next piece continues at a block of that page.
+ * Adjacent pages of one context that are alike (goes_on) make one record. A dump reads the record
+ * that the allocator keeps of each block, and in pages that are not full it counts the live bytes
+ * of each OS page. The light form of a dump (WIRE_DUMP_LIGHT) reads these records only in mixed and
+ * serial pages. The record of a mixed page in the dump is followed by the contexts that own blocks
+ * in the page. When a piece has no room for all these contexts, the next piece continues at a block
+ * of that page.
  */
 #include "figures/pages.h"
 #include "figures/scan.h"

@@ -6,7 +6,8 @@
  * header and its records by relaxed loads, and a page that changes meanwhile may appear in its old
  * or in its new state. Segments stay mapped meanwhile: segment_each holds the unmap lock.
  *
- * Cost: a header a page; in a full dump each record of each page that is neither full nor empty.
+ * Cost: a header a page, and the record of each block or chunk; in the light form of a dump only
+ * the records in mixed and serial pages.
  *
  * Threads: the control thread.
  */
@@ -23,8 +24,8 @@ uint8_t pages_spare_units(const struct page *page, const char *start);
 /* Calls `visit` with a copy of each page's header, for each page of a sliced segment from the slice
  * `from` on, until `visit` returns false. Returns the slice of the page for which `visit`
  * returned false; 0: all pages were visited. `resident`: the vector from os_resident_vector. With
- * it, pages are skipped whose headers were given back to the kernel, because a read would map the
- * headers again. NULL: every header is read. */
+ * the vector, pages are skipped whose headers were given back to the kernel, because a read would
+ * map the headers again. `resident` NULL: every header is read. */
 struct segment;
 unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
                     bool (*visit)(const struct page *page, const char *start, void *context),

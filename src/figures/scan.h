@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scan.h - what pages.c and page_content.c share: the state of a scan over pages.
+ * scan.h - the state of a scan over pages, which pages.c and page_content.c share.
  */
 #ifndef MEMCTX_FIGURES_SCAN_H
 #define MEMCTX_FIGURES_SCAN_H
