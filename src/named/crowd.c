@@ -59,12 +59,13 @@ static void keep_answer(struct named *named, struct named *crowd) {
     crowd->freed += named->freed;
     store_release(&crowd->done, crowd->done + 1);
     /* Both become 0, because a context whose `wanted` and `done` differ is asked for a reset. The
-     * place's next context is not. */
+     * next context in this place must not be asked. */
     store_release(&named->wanted, 0);
     store_release(&named->done, 0);
 }
 
-/* Returns the number of a live member, or 0. */
+/* Returns the number of the handle's member, which may have grown; 0: the handle names no member,
+ * or the member was ended. */
 static uint32_t member_alive(memctx_t handle) {
     uint32_t place = named_place(handle), number = place & ~NAMED_MEMBER;
     return place & NAMED_MEMBER && number && number < load_acquire(&member_count) &&

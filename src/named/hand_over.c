@@ -68,9 +68,9 @@ void named_leave(struct heap *heap) {
         if (!named)
             continue;
         bool is_crowd = named->policy == NAMED_CROWD;
-        /* The view is read last. Another thread may take over an empty crowd, or a place that was
-         * given up. It sets the view first; only then the crowd has members, or the place is in
-         * use. */
+        /* The view is read last. Another thread that takes over an empty crowd, or a place that was
+         * given up, sets the view first. Only after that does the crowd have members, or the place
+         * a context that is alive. */
         bool in_use =
             is_crowd ? load_acquire(&named->members) : load_acquire(&named->generation) & 1;
         if (!in_use || load_relaxed(&named->view) != view)

@@ -24,7 +24,8 @@ struct kind *kinds_get(uint32_t parent, const char *name);
 /* --- making and ending (named.c) -------------------------------------------------------------- */
 
 /* Returns a place for a context of the kind, and leaves the lists of children alone. 0: out of
- * memory, or `kind` is NULL. This function and the next two run under region_lock. */
+ * memory, or `kind` is NULL. named_take_place, named_spare_place and named_kind_of need
+ * region_lock. */
 uint32_t named_take_place(struct kind *kind);
 /* Keeps a place that was given up for the next context of the kind. */
 void named_spare_place(struct kind *kind, uint32_t place);
@@ -34,7 +35,7 @@ struct kind *named_kind_of(uint32_t place);
  * is the number that named_link returns for the context. Under region_lock. */
 void named_link_child(uint32_t link, uint32_t parent);
 void named_unlink_child(uint32_t link, uint32_t parent);
-/* Sets the fields of a new context: no callbacks, no limit, no identifier. */
+/* Sets the policy and the owner of a new context, which has no callbacks, limit or identifier. */
 void named_prepare(struct named *named, struct heap *heap, enum memctx_policy policy);
 /* Gives the context its node, its view and its region or list of chunks. False: out of memory. */
 bool named_make_node(struct heap *heap, struct named *named, uint32_t place, unsigned flags);

@@ -2,12 +2,13 @@
 /*
  * named.h - contexts that the program makes itself: names, tree, owners.
  *
- * Each named context has a place: an entry of 128 bytes in a table. The place belongs to a node of
- * the tree of contexts, below the node of the context's parent. A place that was given up is used
- * again for the next context of the same name below the same parent. The node therefore keeps the
- * history of all these contexts, and a name below one parent has as many nodes as contexts of this
- * kind were ever alive at one time. A program's handle is a place and its generation. A delete
- * changes the generation, so a handle that is out of date differs from a valid one.
+ * Each named context but the members of crowds (below) has a place: an entry of 128 bytes in a
+ * table. The place belongs to a node of the tree of contexts, below the node of the context's
+ * parent. A place that was given up is used again for the next context of the same name below the
+ * same parent. The node therefore keeps the history of all these contexts, and a name below one
+ * parent has as many nodes as contexts of this kind were ever alive at one time. A program's handle
+ * is a place and its generation. A delete changes the generation, so a handle that is out of date
+ * differs from a valid one.
  *
  * If NAMED_MANY contexts of one name are below one parent, each new one of that name begins as a
  * member of a crowd (region/member.h). A member shares the node of the crowd, which is a hidden
@@ -160,7 +161,8 @@ INLINE struct named *named_mine(struct heap *heap, memctx_t handle, const char *
 struct named *named_my_crowd(const struct heap *heap, memctx_t handle, const char *what);
 
 /* Makes a context. The caller has entered its heap. `plain`: the program has given no options, so
- * the context may begin as a member of a crowd. Returns NULL if memory is short. */
+ * the context may begin as a member of a crowd. Returns NULL if memory is short, if `name` is NULL,
+ * or if the policy or a flag is unknown. */
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy, unsigned flags, bool plain);
 /* Ends a context that has no children and was reset. Its place is free afterwards. */
@@ -191,7 +193,7 @@ void named_set_parent(uint32_t place, uint32_t parent);
 /* Returns the handle of the chunk's context. NULL: the chunk is in no named context, or in a
  * context of another thread. */
 memctx_t named_owner(struct heap *heap, const void *chunk);
-/* Asks the owners of all contexts of that name for a reset. False: there is no such context.
+/* Asks the owners of all contexts that have the name for a reset. False: no context has it.
  * named_answers tells how many contexts the last request for the name asked, how many of them were
  * reset since, and how many bytes these resets freed. named_end_old_requests lets crowds take new
  * members again when neither function was called for a minute. Control thread only. */
