@@ -9,8 +9,8 @@
  * library must not be linked with these two: that would load them into every process, also with a
  * newer glibc, where they are empty.
  *
- * Threads: os_libc_init runs in the constructor. Later only `open` and `symbol` may still be
- * loaded, by an operator new that fails (api/new.c).
+ * Threads: os_libc_init runs in the constructor. Later an operator new that fails (api/new.c) may
+ * call it once more, in any thread, to load the functions that are still NULL.
  */
 #ifndef MEMCTX_LIBC_H
 #define MEMCTX_LIBC_H

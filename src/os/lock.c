@@ -4,13 +4,13 @@
  * always sees whether its own thread holds a lock. Sources: the third mutex in U. Drepper, "Futexes
  * Are Tricky", and the kernel's robust futexes. Debug builds check the ranks.
  *
- * A forking thread takes the locks, so that the child finds the guarded data consistent. The
- * forking thread then waits in libc, and in the fork handlers of other libraries, for locks that
- * are not the library's. The holder of such a lock may wait for a lock of this library: a deadlock,
- * as in glibc bug 19431. The forking thread changes no guarded data meanwhile. So a thread that has
- * waited FORK_WAIT_NS takes the lock away from the forking thread. If the child was copied while
- * another thread held the lock, lock_fork_done returns false there. glibc lets one thread fork at a
- * time.
+ * A forking thread takes locks (fork_prepare, api/init.c), so that the child finds the guarded data
+ * consistent. The forking thread then waits in libc, and in the fork handlers of other libraries,
+ * for locks that are not the library's. The holder of such a lock may wait for a lock of this
+ * library: a deadlock, as in glibc bug 19431. The forking thread changes no guarded data meanwhile.
+ * So a thread that has waited FORK_WAIT_NS takes the lock away from the forking thread. If the
+ * child was copied while another thread held the lock, lock_fork_done returns false there. glibc
+ * lets one thread fork at a time.
  */
 #include "os/os.h"
 #include "os/syscall.h"
@@ -69,7 +69,7 @@ static NOINLINE void reach_for_control(void) {
 }
 
 static void rank_enter(const struct lock *lock) {
-    if (!held_ranks) { /* for its first lock, a thread has written to this stack */
+    if (!held_ranks) { /* otherwise the thread wrote to this stack before its first lock */
         if (lock->rank == RANK_CONTROL)
             reach_for_control();
         else
@@ -113,8 +113,8 @@ static bool take_free(struct lock *lock, uint64_t wanted) {
 bool lock_try(struct lock *lock) {
     if (load_relaxed(&lock->word))
         return false;
-    /* The rank is marked before the lock is taken: a signal handler must never see the lock held
-     * without its rank. */
+    /* The rank is marked before the lock is taken: a signal handler must never find that its thread
+     * holds the lock without the rank's bit in held_ranks. */
     rank_enter(lock);
     order_stores();
     if (take_free(lock, lock_self()))
@@ -213,8 +213,8 @@ static bool take_for_fork(struct lock *lock, bool interrupted) {
 
 void lock_fork_prepare(struct lock *lock, bool interrupted) {
     uint32_t did = 0, rank = 1U << lock->rank;
-    /* A thread that holds the lock already forks in a signal handler. This thread goes on in the
-     * child, and releases the lock there. */
+    /* If this thread holds the lock already, it forks in a signal handler. Then its copy in the
+     * child goes on after the handler, and releases the lock there. */
     if (!lock_is_mine(lock)) {
         if (!(held_ranks & rank)) /* the bit is set already if the signal interrupted lock_take */
             did = FORK_MARKED;

@@ -370,7 +370,7 @@ bool os_process_is_known(void) {
 }
 
 /* os_identity.process is the process id at the start or after the last fork. A process with another
- * is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
+ * id is a vfork child, which shares its parent's memory, or a clone that no fork handler saw, which
  * has a copy. kcmp tells the two apart. If the kernel does not answer (no such system call, or no
  * permission), this function assumes a copy. */
 bool os_memory_is_own(void) {

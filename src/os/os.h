@@ -41,8 +41,8 @@ void os_discard(void *start, size_t bytes);
 /* Gives memory back to the kernel whose contents are zero or do not matter. Where the kernel
  * refuses, nothing happens. */
 void os_give_back(void *start, size_t bytes);
-/* Makes memory writable, or read-only again: that of a loaded object (only at the start), or a
- * freed mapping. */
+/* Makes memory writable, or read-only again: the memory of a loaded object (only at the start), or
+ * of a freed mapping. */
 bool os_protect(void *start, size_t bytes, bool writable);
 /* Makes anonymous memory writable again, and part of forked children, whatever the program has done
  * to it by mprotect and madvise. Its contents may be lost in a child that is forked meanwhile.
@@ -136,14 +136,14 @@ __attribute__((noreturn, cold)) void os_panic(const struct text *text);
 
 /* --- locks -------------------------------------------------------------------------------- */
 /* The word of a lock names the holder. So a fork in a signal handler can tell whether the
- * interrupted thread holds the lock. */
-/* A thread takes locks in this order only; debug builds check that. */
+ * interrupted thread holds the lock. A thread takes locks only in the order of their ranks; debug
+ * builds check that. */
 enum lock_rank {
     RANK_LOADED = 1, /* the table of loaded objects, for an older glibc (path/loaded.h) */
-    RANK_CONTROL,    /* start of the control thread, marks */
+    RANK_CONTROL,    /* start and end of the control thread; control_follow_begin */
     RANK_HEAPS,      /* the list of heaps; parking a heap, adopting it, folding its views */
     RANK_PARKED,     /* one parked heap, or the shared heap */
-    RANK_REGION,     /* accounts of emergency chunks; lists of named contexts */
+    RANK_REGION,     /* emergency and guarded chunks; named contexts; terms of programs */
     RANK_VISIT,      /* a heap of a sleeping thread, while another thread changes it */
     RANK_TREE,       /* new nodes of the context tree; the placement rules in force */
     RANK_UNWIND,     /* new unwind rules and modules */
@@ -182,16 +182,17 @@ bool lock_is_mine(const struct lock *lock);
 /* True when the calling thread holds a lock of the library. A signal handler must then take no
  * lock: it could wait for ever for the thread that it interrupted. */
 bool lock_any_is_mine(void);
-uintptr_t lock_self(void); /* address of a thread-local variable of this library */
+/* Returns the address of a thread-local variable of this library, which identifies the thread. */
+uintptr_t lock_self(void);
 /* Writes to as much stack as a thread uses while it walks its stack under a lock. So a stack that
  * is too small overflows now, and not while the thread holds the lock. */
 void lock_reach_for_walk(void);
 /* Makes the lock free in a forked child, whichever thread held it. */
 void lock_reset(struct lock *lock);
-/* Called for every lock before and after a fork: lock_fork_prepare in the order of ranks,
- * lock_fork_done in reverse order. `interrupted`: fork was called in a signal handler, and the
- * interrupted thread holds some of the locks. lock_fork_done returns false in the child if another
- * thread was changing the guarded data at the fork. */
+/* Called for the locks that a fork takes, before and after the fork: lock_fork_prepare in the order
+ * of ranks, lock_fork_done in reverse order. `interrupted`: fork was called in a signal handler,
+ * and the interrupted thread holds some of the locks. lock_fork_done returns false in the child if
+ * another thread was changing the guarded data at the fork. */
 void lock_fork_prepare(struct lock *lock, bool interrupted);
 bool lock_fork_done(struct lock *lock, bool child);
 
