@@ -30,7 +30,7 @@ static const char *read_source_name(const char *at, size_t *length) {
     return *length ? at + *length : NULL;
 }
 
-/* --- what a name leaves out ------------------------------------------------------------------- */
+/* --- the parts of a symbol that its name leaves out ------------------------------------------- */
 
 #define GROUPS_MAX 64U /* groups inside each other, at most */
 
@@ -41,8 +41,8 @@ static const char *skip_number(const char *at) {
     return *at == '_' ? at + 1 : NULL;
 }
 
-/* Skips what follows an S: a letter for a name in std, or the number of an earlier part of the
- * symbol. */
+/* Skips the rest of a token that begins with S: a letter for a name in std, or the number of an
+ * earlier part of the symbol. */
 static const char *skip_substitution(const char *at) {
     if (is_lower(*at))
         return at + 1;
