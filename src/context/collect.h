@@ -7,9 +7,9 @@
  * workers, collects nothing, so its empty pages would stay resident. The control thread therefore
  * collects for owners that used hardly any processor time between two looks.
  *
- * It does so in a visit with two barriers, as context/holes.h describes. While the visit lasts, the
- * owner allocates nothing outside of named contexts, whose pages are left alone. It frees nothing
- * in the pages of the visit, and changes no list of pages (page_after_free waits).
+ * It collects in a visit with two barriers, as context/holes.h describes. While the visit lasts,
+ * the owner allocates nothing outside of named contexts, whose pages are left alone. The owner
+ * frees nothing in the pages of the visit, and changes no list of pages (page_after_free waits).
  *
  * Cannot collect: serial pages, pages of named contexts and of the policy simple, and pages with
  * META_OWNERS, META_CHECKED or META_APART (region/blocks.h). Without membarrier in the kernel,

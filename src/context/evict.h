@@ -28,10 +28,11 @@
  *
  * What cannot be evicted: a view with a live chunk; in the heap of a living thread, a view whose
  * chunks other threads freed, because those threads counted the frees in views of their own; a site
- * below [other callers] of the process; named contexts, contexts of rules, of marks, with a
- * placement, or with pages of their own. While the tables are within their limit, three more kinds
- * stay: a context in which one thread made a large part of all allocations (HISTORY_SHARE in
- * sweep.c), views of the shared heap, and views of a thread that allocates no more.
+ * below [other callers] of the process; named contexts, contexts of rules, of marks, of the
+ * recording, with a placement, or with pages of their own. While the tables are within their limit,
+ * three more kinds stay: a context in which one thread made a large part of all allocations
+ * (HISTORY_SHARE in sweep.c), views of the shared heap, and views of a thread that allocates no
+ * more.
  *
  * Why ids are safe. A thread uses ids of nodes while it looks up a path, and keeps some for its
  * next look-up. A sweep takes nodes out of all lists, then increments evict_round, then reads

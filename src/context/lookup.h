@@ -4,7 +4,8 @@
  *
  * For a cached path the search costs about one compare for each frame. On a miss the search walks
  * the stack, finds the path's node in the tree and may keep a trace. Only the owner of the heap
- * calls these functions; the control thread calls context_counts.
+ * calls these functions. The control thread calls context_counts, and so does the thread that
+ * prints statistics at exit.
  */
 #ifndef MEMCTX_LOOKUP_H
 #define MEMCTX_LOOKUP_H

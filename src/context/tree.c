@@ -89,7 +89,7 @@ static struct tree_frame frame_of_node(const struct tree_node *node) {
     return (struct tree_frame){node->address, node->module, node->exact};
 }
 
-/* Returns what stands for a node in its parent's list, or in the table. */
+/* Returns the entry of a node in its parent's list, or in the table. */
 static uint32_t entry_of(uint32_t id) {
     const struct tree_node *node = tree_node(id);
     bool out = node->module == MODULE_OTHERS && node->flags & TREE_LEAVING;

@@ -61,7 +61,7 @@ enum tree_flags {
     TREE_LATE = 8,
     TREE_FOLDED = 16,  /* the function of the node's frame recurs below the node: see tree_loop */
     TREE_COLD = 32,    /* the node's figures are to move further out: see context/evict.h */
-    TREE_MARKED = 128, /* a mark refers to the node, so the node stays: see control/marks.c */
+    TREE_MARKED = 128, /* a mark or the recording refers to the node, which stays: see marks_pin */
     /* no look-up finds the node any more; it is removed when no thread can know its id */
     TREE_LEAVING = 64,
 };

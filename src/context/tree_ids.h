@@ -14,8 +14,8 @@
 #include "context/tree.h"
 #include "region/tables.h"
 
-#define TREE_IDS_BYTES                                                                             \
-    1040U /* bytes of the note about the ids of a block, counted with the block */
+/* bytes of the note about the ids of a block, counted with the block */
+#define TREE_IDS_BYTES 1040U
 
 /* atomic: number of ids that wait for a new node; number of nodes that got such an id */
 INTERNAL uint32_t tree_ids_waiting, tree_ids_reused;
