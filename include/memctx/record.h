@@ -126,8 +126,9 @@ struct record_moment {
      * numbers; 0: this moment says nothing about pages. Version 2: always 0. */
     uint32_t paged;
     /* Use and limit of the control group, or of a group above it if that group's limit leaves less
-     * room. The use is without file contents that nobody used lately (inactive_file). The kills are
-     * those in the control group itself. WIRE_UNKNOWN: the group has no file with the figure, or no
+     * room. The use is without file contents and kernel memory that the kernel can take back
+     * (inactive_file, active_file, slab_reclaimable). The kills are those in the control group
+     * itself. WIRE_UNKNOWN: the group has no file with the figure, or no
      * limit. */
     int64_t cgroup_bytes, cgroup_limit, cgroup_oom_kills;
     struct wire_sums rest; /* the sum over the contexts that have figures, but no entry */

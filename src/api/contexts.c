@@ -23,8 +23,8 @@ static struct heap *must_enter(memctx_t context, const char *what) {
     struct heap *heap = context_enter();
     if (!heap)
         named_misused(what, context,
-                      "is used in a signal handler, or by a thread that is ending; neither may "
-                      "change a context");
+                      "is used in a signal handler, in a fork handler, or by a thread that is "
+                      "ending; none of them may change a context");
     thread_settle(heap); /* a chunk whose free had to wait may be in the context */
     return heap;
 }

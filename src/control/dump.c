@@ -55,7 +55,7 @@ static void add_label(struct text *text, uint32_t id) {
     const struct named *named = named_at((uint32_t)tree_node(id)->address);
     text_add(text, named->name);
     if (named->policy == NAMED_CROWD) {
-        text_add(text, ": those with next to nothing");
+        text_add(text, ": its smallest contexts");
     } else if (load_relaxed(&named->generation) & 1 && named->identifier[0]) {
         text_add(text, ": ");
         text_add(text, named->identifier);

@@ -49,7 +49,7 @@ static void add_named_label(struct tables *tables, uint64_t place, char label[LA
     bool alive = FIELD(tables, named, named, generation) & 1; /* odd: it exists */
     char whole[2 * LABEL_BYTES] = "";
     if ((bits & 255) == CONSTANT(tables, NAMED_CROWD))
-        snprintf(whole, sizeof whole, "%s: those with next to nothing", name);
+        snprintf(whole, sizeof whole, "%s: its smallest contexts", name);
     else
         snprintf(whole, sizeof whole, "%s%s%s", name, alive && identifier[0] ? ": " : "",
                  alive ? identifier : "");
