@@ -7,7 +7,7 @@
 
 #include "model/folding.h"
 
-/* greatest number of contexts that are loaded so; the path of each costs a request */
+/* The longest list that best_load serves. The path of each context in it costs a request. */
 #define LIMIT_MAX 500
 
 struct best {
@@ -241,7 +241,7 @@ static void ask_paths(struct target *target, struct survey *survey) {
     loader->visit = NULL;
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- the short list -------------------------------------------------------------------------- */
 
 /* Gives the best contexts the figures that the survey found. Ancestors that are not among the best
  * get no figures of their own: model->left_out has the sums of all contexts but the best. */

@@ -255,8 +255,8 @@ static void print_json(const struct model *model, const struct compare *compare,
 }
 
 /* Returns true if the second word names a process or a file to compare with, and not a mark of the
- * first one. The first one must be a snapshot. A word with a slash, a file and a pid qualify; the
- * name of a process only if the snapshot has no mark of this name. */
+ * first target, which must be a snapshot. A word with a slash, the name of a file and a pid name a
+ * second target. The name of a process does so only if the snapshot has no mark of this name. */
 static bool is_second_target(const struct target *first, struct model *model, const char *word) {
     int64_t pid;
     return word && first->is_snapshot &&

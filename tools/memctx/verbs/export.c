@@ -126,8 +126,8 @@ static void check(const char *const *paths, size_t wanted, unsigned seconds) {
                       options_list[i].name);
 }
 
-/* Loads what to export into `model`. With `seconds`, first loads the process into `before` and
- * waits for that time. */
+/* Loads the target into `model`. If `seconds` is not 0, first loads the process into `before` and
+ * waits for `seconds`. */
 static void load_models(struct target *target, const char *word, unsigned seconds,
                         struct model *before, struct model *model) {
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};

@@ -147,10 +147,10 @@ static void print_share(int64_t bytes, int64_t whole, bool human, const char *na
     wrap_print(name, 25, 25);
 }
 
-/* Prints the last line: two lines of the ledger together. not_resident_bytes is negative if the
+/* Prints the last line, the sum of two lines of the ledger. not_resident_bytes is negative if the
  * lines above count memory that is not resident, and positive if more is resident than is in use.
- * residue_bytes is what no line explains; if it is more than 1 % of the resident set, the line also
- * says why. */
+ * residue_bytes is the part of the resident set that no line explains. If it is more than 1 % of
+ * the resident set, the printed line also says why. */
 static void print_rest(const struct model *model, const struct memory_ledger *ledger,
                        const struct frag_request *request) {
     int64_t away = ledger_line(ledger, "not_resident_bytes");
@@ -158,8 +158,8 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t size = residue < 0 ? -residue : residue;
     int64_t moved = model_tame(model->mappings.rss_bytes) - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
-    /* If more is resident than is in use, huge pages are the reason. Without smaps that is not
-     * certain: gcore, for one, also writes memory that was never touched. */
+    /* If more is resident than is in use, huge pages are the reason. Without smaps there may be
+     * another reason: gcore also writes memory that was never touched into its core file. */
     const char *what = away <= 0 ? "counted above, but not resident (not touched, swapped)"
                        : model->has_mappings ? "resident in huge pages, but not in use"
                                              : "resident, but not in use";
@@ -461,7 +461,8 @@ static bool *find_shown(const struct model *model, const struct frag_request *re
     return shown;
 }
 
-/* Refuses options that need single pages. */
+/* Refuses options that need single pages, and a sort key that this moment of the recording lacks.
+ * Without --sort, chooses a key that the moment has. */
 static void check_recorded(const struct model *model, struct frag_request *request) {
     if (request->map || request->pages)
         cli_die(CLI_REFUSED,

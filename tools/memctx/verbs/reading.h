@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * reading.h - what the verbs share that read a process or a file: options, look-up of names, and
- * checks of what was read.
+ * reading.h - for the verbs that read a process or a file: their common options, the look-up of
+ * names, and checks of the model that was read.
  */
 #ifndef MEMCTX_READING_H
 #define MEMCTX_READING_H
@@ -82,20 +82,20 @@ struct reading_began {
 };
 /* `asked_s`: the time of the monotonic clock when the caller began to load the model. */
 struct reading_began reading_find_began(const struct model *model, double asked_s);
-/* Ends the command if the program of the last model started after that of an earlier one: the
- * process has executed another program, and its contexts have nothing to do with the earlier ones.
- */
+/* Ends the command if the program of the last model started later than the program of the first
+ * model: the process has executed another program, whose contexts have nothing to do with those of
+ * the first program. */
 void reading_check_began(const struct target *target, struct reading_began first,
                          struct reading_began last);
-/* Ends the command if the model is of a recording. `what`: what the verb needs and a recording
- * lacks. */
+/* Ends the command if the model is of a recording. `what`, for the message: the figures that the
+ * verb needs and that a recording lacks. */
 void reading_refuse_recording(const struct model *model, const char *what);
 /* Ends the command if the model lacks the figures of pages that the sort key needs. */
 void reading_check_sort(const struct model *model, enum view_sort sort);
 /* Returns why the figures of a model are not exact; NULL: they are exact. */
 const char *reading_doubt(const struct model *model);
-/* Warns if the figures are not exact, for output in a format that has no place for such a remark.
- */
+/* Warns on standard error if the figures are not exact. Call it for output in a format that cannot
+ * say so. */
 void reading_warn_doubt(const struct model *model);
 /* Prints notes to standard error if the two compared states are of different programs or builds, or
  * if counters were reset between them. */

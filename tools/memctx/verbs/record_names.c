@@ -129,8 +129,9 @@ static _Noreturn void run_beside_program(const char *directory, pid_t program, i
     _exit(CLI_DONE);
 }
 
-/* Lets go of everything for whose end somebody may wait: the terminal, pipes, the current
- * directory. The pidfd gets the number 3. */
+/* Gives up the terminal, all inherited files and the current directory. Otherwise a reader of an
+ * inherited pipe would wait for this process to end, and a file system could not be unmounted. The
+ * pidfd gets the number 3. */
 static void detach(int pidfd) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     setsid();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* recorded.h - what the rules of doctor need beside the model: the time, and the memory limits
- * of the process, or that of the control group in a recording. Also tells older recordings by their
- * paths. */
+/* recorded.h - the time and the memory limits that the rules of doctor need beside the model: all
+ * limits of a running process, or the limit of the control group that a recording has. Also tells
+ * from its path whether a recording is an older one. */
 #ifndef MEMCTX_RECORDED_H
 #define MEMCTX_RECORDED_H
 

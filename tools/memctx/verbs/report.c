@@ -63,8 +63,8 @@ static struct report_request parse(int argc, char **argv) {
     return request;
 }
 
-/* Compares the model with the mark or the file that --before names; `load` is how the model was
- * loaded. Sets *then to the earlier state. */
+/* Compares the model with the mark or the file that --before names. `load`: the options with which
+ * the model was loaded. Sets *then to the earlier state. */
 static void compare_with_before(const struct report_request *request, struct target *target,
                                 struct model *model, struct target_load_options load,
                                 struct report_state *then, struct compare *compare) {

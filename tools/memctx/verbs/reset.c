@@ -15,7 +15,7 @@
 
 enum { OPTION_CONTEXT = 1, OPTION_SITE, OPTION_NAMED, OPTION_TIMEOUT };
 
-#define LOOK_EVERY_MS 20 /* pause between two looks at what the program has reset */
+#define LOOK_EVERY_MS 20 /* pause between two questions how many contexts were reset */
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
                                              {"context", required_argument, NULL, OPTION_CONTEXT},
@@ -203,7 +203,8 @@ int reset_main(int argc, char **argv) {
     } else if (request.site || (request.selector && !cli_is_number(request.selector, &id))) {
         reset_chosen(&target, &request);
     } else {
-        /* one context needs no look at the tree, or the whole tree */
+        /* Neither one context, given by its number, nor the whole tree requires that the contexts
+         * are loaded. */
         char *text = reset_context(&target, request.selector ? (uint32_t)id : WIRE_NONE);
         tell_counters(&target, &request, text, request.selector ? 1 : WIRE_UNKNOWN);
         free(text);

@@ -17,13 +17,13 @@
 
 #define SECRET_MAX 65536     /* bytes of a file with a token, a certificate or a key */
 #define BUNDLE_MAX (4 << 20) /* bytes of a file with the certificates of authorities */
-#define SECRET_MS 10000      /* longest time for reading one from a pipe */
+#define SECRET_MS 10000      /* longest time for reading such a file if it is a pipe */
 #define TOKEN_MIN 16         /* least characters of a token */
 #define EVERY_MS_MIN 100
 
-/* Returns what a file is if a secret cannot be read from it; NULL: it can. A FIFO is what a shell
- * makes of <(COMMAND). `again`: the file will be read several times, which a FIFO does not allow.
- */
+/* Returns the kind of a file in words if a secret cannot be read from it; NULL: it can be read. A
+ * FIFO is allowed because a shell passes <(COMMAND) as a FIFO. `again`: the file will be read
+ * several times, which a FIFO does not allow. */
 static const char *unfit(mode_t mode, bool again) {
     if (S_ISREG(mode) || (S_ISFIFO(mode) && !again))
         return NULL;

@@ -18,9 +18,9 @@ char *serving_read_token(const char *path);
 int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range);
 /* Ends the command with a usage error unless it has either TARGETs, or --all or --match or both. */
 void serving_check_wanted(const struct fleet_wanted *wanted);
-/* Prints the message of other verbs for each TARGET that cannot be asked now, such as a stopped
- * process. Ends the command if this holds for all TARGETs. A name may belong to several processes
- * here. */
+/* For each TARGET that cannot be asked now, such as a stopped process, prints the message with
+ * which other verbs end. Ends the command if no TARGET can be asked. A name that several processes
+ * have is no mistake here. */
 void serving_check_targets(const struct fleet_wanted *wanted);
 
 #endif

@@ -123,8 +123,8 @@ static bool is_live_option(const char *assignment) {
     return is_record || (entry && entry->settable && settings_accepts(entry, equals + 1));
 }
 
-/* Ends the command if the assignment names no option, but something similar to one, or the policy
- * of contexts. The process judges all other names. */
+/* Ends the command if the assignment misspells the name of an option, or is policy=POLICY, which
+ * needs contexts. The process judges all other names. */
 static void check_name(const char *assignment) {
     char *name = cli_format("%.*s", (int)strcspn(assignment, "="), assignment);
     if (strcmp(name, "policy") == 0) {
@@ -148,7 +148,7 @@ static void check_target(const char *word, const char *next) {
     cli_usage("the TARGET comes first: memctx set %.100s %.100s", next, word);
 }
 
-/* `answers`: for each assignment what the process says, "NAME is now VALUE". */
+/* answers[i]: the process's answer to assignment i, "NAME is now VALUE". */
 static void print_json(const struct target *target, char *const *assignments, char *const *answers,
                        size_t count) {
     static const char is_now[] = " is now ";
@@ -171,7 +171,7 @@ static void print_json(const struct target *target, char *const *assignments, ch
     putchar('\n');
 }
 
-/* Sends the assignments, and prints what the process says. */
+/* Sends the assignments, and prints the answers of the process. */
 static void set_options(struct target *target, char *const *assignments, size_t count,
                         bool as_json) {
     char **answers = cli_alloc(count, sizeof *answers);

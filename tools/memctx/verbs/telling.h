@@ -24,9 +24,10 @@ enum { TELLING_DEPTH = 2000, TELLING_LIMIT, TELLING_ALL };
 struct telling telling_defaults(void);
 /* Handles an option of TELLING_OPTIONS. Its value, if it has one, is in optarg. */
 void telling_take(struct telling *telling, int option);
-/* Writes the functions of the path, innermost first. For each frame, the inlined functions come
- * before the function that they were inlined into. Functions that ended in tail calls stand between
- * the frames. */
+/* Writes the functions of the innermost `frames` frames of a call path, innermost first. `example`:
+ * index of the path's context; WIRE_NONE: there is no path. For each frame, the inlined functions
+ * come before the function that they were inlined into. Functions that ended in tail calls stand
+ * between the frames. */
 void telling_write_path(struct json_writer *json, const struct model *model, uint32_t example,
                         uint32_t frames);
 /* Writes the function that the finding is about, and the groups of call paths below it. */

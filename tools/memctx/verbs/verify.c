@@ -23,7 +23,8 @@ struct outcome {
     const struct placing *placing; /* NULL: the action is a trim */
     double ago_s;
     int64_t now_bytes, saved_bytes; /* WIRE_UNKNOWN: see waste_now */
-    double ratio;                   /* saved bytes / predicted bytes; 0 if nothing was predicted */
+    double
+        ratio; /* saved bytes / predicted bytes; 0: no saving was predicted, or it is not known */
 };
 
 /* Returns the bytes that the contexts of the note waste now. WIRE_UNKNOWN: these contexts are not

@@ -59,11 +59,11 @@ struct watched {
     char *pressure;                 /* path of the pressure file; NULL: none */
     struct limits_found limit;
     bool has_limit;
-    struct limits_found
-        fullest;              /* the limit of which the largest share was used at the last look */
-    char fullest_figure[352]; /* two control groups never have one name for this figure */
-    struct condition_reading
-        reading;          /* of the last look, without the figures that it is asked for */
+    /* the limit of which the largest share was used at the last look */
+    struct limits_found fullest;
+    char fullest_figure[352]; /* the name of that limit, with the number of its control group */
+    /* figures of the last look, without those for which the process itself has to be asked */
+    struct condition_reading reading;
     bool is_read;         /* the last look read the process */
     int64_t limit_due_ms; /* when the limit is due to be read again */
     int64_t ask_due_ms;   /* when the process is due to be asked again */
@@ -103,7 +103,7 @@ struct watch_line {
     const struct watched *process;
     const char *when; /* the condition's text */
     int64_t value, threshold, rss_bytes, inuse_bytes, limit_bytes;
-    const char *limit_from; /* NULL: that of process->limit */
+    const char *limit_from; /* NULL: process->limit.from, if there is a limit */
     const char *file;
     int64_t took_ms, status;
 };
@@ -144,16 +144,17 @@ struct condition_reading watch_read_kernel(struct watched *process, int64_t now_
 
 /* --- watch_shared.c -------------------------------------------------------------------------- */
 
-/* Returns the name of the figure that this condition reads, if other processes have the figure,
- * too: a limit that counts several processes, or a pressure file. NULL: it is the process's own. */
+/* Returns the name of the figure that this condition reads, if other processes may have the figure,
+ * too: the use of a limit that counts several processes, or a pressure file. NULL: the figure
+ * belongs to this process alone. */
 const char *watch_shared_figure(const struct watched *process, const struct condition *condition);
 /* Returns the state of a condition on a shared figure. The pointer is valid until
  * watch_shared_forget. */
 struct condition_state *watch_shared_state(size_t condition, const char *figure, int64_t now_ms);
 /* Call this if an action failed: condition_action_failed for the state, if it still exists. */
 void watch_shared_failed(size_t condition, const char *figure);
-/* Returns the process with the largest resident set of those that have this figure, and sets
- * *count to their number. NULL: there is none. */
+/* Of the processes that have this figure, returns the one with the largest resident set. Sets
+ * *count to the number of these processes. NULL: no process has the figure. */
 struct watched *watch_shared_largest(struct watched *processes, const struct condition *condition,
                                      const char *figure, size_t *count);
 /* Forgets states of figures that no process has had for `least_ms` and for the condition's window.

@@ -424,7 +424,7 @@ static void finish_action(struct watch_event *event, const struct watch_action *
 
 /* --- the queue ------------------------------------------------------------------------------- */
 
-/* Counts an event as failed for which there is no room in the queue. */
+/* Counts an event as failed because the queue has no room for it. */
 static void leave_out(const struct watch_event *event) {
     struct watch_line line = line_of(event, "failed");
     count_failure(event);
