@@ -148,7 +148,7 @@ const char *reading_target_word(int argc, char **argv, int maximum) {
                   cli_current_verb->name);
     if (argc - optind > maximum)
         cli_usage(maximum == 1 ? "unexpected argument: %s; %s takes one %s"
-                               : "unexpected argument: %s; %s takes at most two of them",
+                               : "unexpected argument: %s; %s takes at most two arguments",
                   argv[optind + maximum], cli_current_verb->name,
                   strncmp(cli_current_verb->arguments, "FILE", 4) == 0 ? "FILE" : "TARGET");
     return argv[optind];
@@ -188,7 +188,7 @@ void reading_check_began(const struct target *target, struct reading_began first
                          struct reading_began last) {
     if (last.after_s > first.before_s + CLOCK_SLACK_S)
         cli_die(CLI_REFUSED,
-                "pid %d executed another program while memctx watched, so the figures of before "
-                "and afterwards cannot be compared; run memctx %s again",
+                "pid %d executed another program while memctx watched, so the figures from before "
+                "and after cannot be compared; run memctx %s again",
                 (int)target->facts.pid, cli_current_verb->name);
 }

@@ -49,8 +49,8 @@ static void read_trim(const struct target *target, struct client_answer *answer,
                       struct wire_trim *trim) {
     if (answer->length != sizeof *trim) {
         cli_die(CLI_REFUSED,
-                "%s: damaged answer; the answer to a trim does not have %zu bytes" CLI_ASK_AGAIN,
-                target->client.source, answer->length);
+                "%s: damaged answer; the answer to a trim has %zu bytes, not %zu" CLI_ASK_AGAIN,
+                target->client.source, answer->length, sizeof *trim);
     }
     memcpy(trim, answer->body, sizeof *trim);
     free(answer->body);
