@@ -309,7 +309,7 @@ def top_list():
         do(live, "load")
         screen.wait(r"^ +\+97\.7K .* \+100 load_chunk", "the difference of load_chunk")
         screen.press("/[" + ENTER)
-        screen.wait("no regular expression", "a bad search")
+        screen.wait("not a regular expression", "a bad search")
         screen.press("?")
         screen.wait("any key goes back", "the keys")
         screen.press("x")

@@ -413,7 +413,7 @@ static void draw_processes(const struct ui *ui) {
         put(UI_HEAD, 0, COLS, "no process of this user runs with libmemctx.so", ui->utf8);
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- the whole screen ------------------------------------------------------------------------ */
 
 static void draw_foot(const struct ui *ui) {
     char line[420];

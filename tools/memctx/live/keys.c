@@ -33,7 +33,7 @@ static void begin_search(struct ui *ui) {
     int error = regcomp(&ui->regex, text, REG_EXTENDED | REG_NOSUB | REG_ICASE);
     if (error != 0) {
         regerror(error, &ui->regex, reason, sizeof reason);
-        snprintf(ui->message, sizeof ui->message, "no regular expression: %s", reason);
+        snprintf(ui->message, sizeof ui->message, "not a regular expression: %s", reason);
         return;
     }
     ui->has_regex = true;

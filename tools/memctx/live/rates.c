@@ -188,7 +188,7 @@ void rates_mark(struct rates *rates) {
                                                  own->waste_bytes};
     }
     rates->has_base = true;
-    rates->sum_count = 0; /* base_sums are of no base or of an earlier one */
+    rates->sum_count = 0; /* the sums are not those of this base: rates_add_up makes them again */
 }
 
 /* Adds `part` to *sum. If `part` is unknown, it adds nothing; if *sum was unknown, it becomes

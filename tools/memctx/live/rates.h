@@ -92,7 +92,7 @@ void rates_set_waste(struct rates *rates, size_t index, int64_t waste_bytes);
 /* Returns the figures of a context, without the contexts below it. */
 const struct rates_sums *rates_own(const struct rates *rates, size_t index);
 /* After a reload of the contexts: gives the context `index` the figures and the base that it has in
- * `before` as `was`, and then its new figures, which were read at `time_s`. */
+ * `before`, where its index is `was`, and then its new figures, which were read at `time_s`. */
 void rates_go_on(struct rates *rates, size_t index, const struct rates *before, size_t was,
                  double time_s);
 /* Makes the allocations per second of a context unknown; rates_forget_growth makes the growth

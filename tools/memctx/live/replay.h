@@ -14,7 +14,9 @@
 
 struct replay {
     struct snapshot_replay *file;
-    struct model *model;              /* the model of `file`; the watch shares its contexts */
+    /* the model of `file`, if replay_begin_of made it and replay_end frees it; NULL: it belongs to
+     * the caller of replay_begin */
+    struct model *model;
     size_t at;                        /* index of the moment that is shown */
     int64_t *bytes, *chunks, *allocs; /* buffers for the figures of one moment, by context */
     int64_t *frees;                   /* buffer for the frees of one moment, by context */

@@ -12,7 +12,7 @@
 
 #define OPEN_AT_FIRST 2 /* levels of the tree that are open at first */
 
-/* --- what counts ----------------------------------------------------------------------------- */
+/* --- which contexts are shown ---------------------------------------------------------------- */
 
 static void find_matches(struct rows *rows, const struct model *model, uint32_t version,
                          const struct rows_options *options) {

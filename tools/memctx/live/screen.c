@@ -117,7 +117,7 @@ static void stop(void) {
 static void open_screen(struct ui *ui) {
     setlocale(LC_CTYPE, "");
     ui->utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    /* curses would prefer these to the size of the terminal; they are often old, or nonsense */
+    /* curses would prefer these variables to the size of the terminal, but they are often old */
     unsetenv("LINES");
     unsetenv("COLUMNS");
     catch_signals(); /* before newterm: curses installs no handler where the program has one */

@@ -56,7 +56,7 @@ struct watch {
     char *program; /* name of the program as the user started it */
     int pidfd;
     struct client client;
-    bool outside;   /* a named target: without an answer it is read from outside */
+    bool outside;   /* the user named the process: if it does not answer, its memory is read */
     double asked_s; /* while it is read from outside: when the socket was last tried */
     enum watch_state state;
     /* why the process is silent, or how it ended; the size is that of cli_failure.text */
@@ -105,9 +105,9 @@ int64_t watch_not_loaded(const struct watch *watch);
 void watch_mark(struct watch *watch);
 
 /* Opens the recording that the process writes, or wrote until the recording was switched off; only
- * in the second case the process is asked for the path. After the end of the process opens the
- * recording that an earlier look or call has found. Returns a descriptor, or -1 (recording_open).
- */
+ * in the second case the process is asked for the path. After the end of the process, opens the
+ * recording that an earlier look or call has found. Returns a descriptor, which the caller closes;
+ * -1: no recording was found. */
 int watch_open_recording(struct watch *watch);
 
 /* The figures of one heap of a thread in one context. */
@@ -128,8 +128,10 @@ bool watch_ask_views(struct watch *watch, const uint32_t *contexts, size_t count
                      struct watch_views *views);
 void watch_free_views(struct watch_views *views);
 
-/* Returns true if loading is due: since the end of the last loading `share` times its duration has
- * passed. watch_was_done notes the end of a loading. */
+/* Returns true if loading is due: since the end of the last loading, `share` times its duration has
+ * passed. Notes the present time as the beginning of the next loading; watch_was_done notes its
+ * end.
+ */
 bool watch_is_due(struct watch_due *due, int share);
 void watch_was_done(struct watch_due *due);
 

@@ -147,7 +147,8 @@ static int compare_pointers(const void *a, const void *b) {
     return left < right ? -1 : left > right;
 }
 
-/* Returns the names of all frames, sorted by their addresses. Two frames may have the same names.
+/* Returns the pointers to the names of all frames, in rising order. Two frames may share one
+ * pointer.
  */
 static struct model_names **list_names(const struct model *model, size_t *count) {
     struct model_names **list = cli_alloc(model->frame_count + 1, sizeof *list);
