@@ -386,7 +386,8 @@ unsigned config_find_line(const struct config_part *part, const char *message) {
         char *word = cli_format("--%s", part->keys[i].option);
         const char *found = strstr(message, word);
         size_t length = strlen(word);
-        if (found && length > longest) { /* --key is also in --keep */
+        /* If the message names several options, the longest name counts: it may contain another. */
+        if (found && length > longest) {
             line = part->keys[i].line;
             longest = length;
         }

@@ -90,8 +90,9 @@ static void limit_memory(rlim_t bytes) {
                  strerror(errno));
 }
 
-/* In a forked child: restores the signals, limits the memory, and executes the verb. The part gets
- * a process group of its own, so Ctrl-C signals the agent alone, which sends SIGTERM to the part.
+/* In a forked child: restores the signals, limits the memory, and executes the verb with `words`
+ * and the word `last` (NULL: none). The part gets a process group of its own, so Ctrl-C signals the
+ * agent alone, which sends SIGTERM to the part.
  * In the agent's group, a part would get two signals. It would then end at once, and push would
  * send nothing more. */
 _Noreturn static void become(char *const *words, const char *last, pid_t parent,
@@ -313,8 +314,8 @@ static void read_messages(int fd, char *text, size_t bytes) {
     text[length] = '\0';
 }
 
-/* Prints those messages of a part in `text` that are warnings: all before the message `reason`,
- * which is the failure (NULL: all). */
+/* Prints the warnings among a part's messages in `text`: the messages before `reason`, which says
+ * why the part failed. If `reason` is NULL, all messages are warnings. */
 static void pass_warnings(const struct config_part *part, const char *path, char *text,
                           const char *reason) {
     static const char head[] = CLI_MESSAGE_HEAD;
