@@ -9,7 +9,8 @@
 
 struct connection {
     int fd;
-    /* when the connection or its request began, the server made the answer, or the request ended */
+    /* time of the last of these steps: the connection or a request began, the server made the
+     * answer, a part of a stream of events was sent, the request ended */
     int64_t since_ms;
     bool asks;  /* a request is under way: its head has come, its answer has not been sent yet */
     bool waits; /* true while the client waits for the server; such a connection is not ended */

@@ -165,7 +165,8 @@ static void put_label(struct json_writer *json, const char *name, const char *va
 }
 
 /* Makes the body of a request for Parca: a WriteRawRequest in the JSON form of protocol buffers, in
- * which bytes are base64. *length is the length of the profile, and then that of the body. */
+ * which bytes are base64. Before the call *length is the length of the profile, afterwards the
+ * length of the body. */
 static char *parca_body(const struct engine_server *server, const char *program, unsigned number,
                         const char *profile, size_t *length) {
     char *body, *base64 = encode_base64(profile, *length, false);

@@ -84,7 +84,7 @@ char *exposition_two_labels(const char *first, const char *value, const char *se
                             const char *other, size_t most);
 /* Writes one line of a process's figures. `labels` may be "". Writes nothing for WIRE_UNKNOWN. */
 void exposition_put(FILE *file, enum exposition_family family, const char *labels, int64_t value);
-/* Writes such a line, without labels, with a number of seconds. */
+/* Writes one line of a process's figures, without labels: a number of seconds. */
 void exposition_put_seconds(FILE *file, enum exposition_family family, double seconds);
 
 /* The figures of one process. */

@@ -321,8 +321,9 @@ static void write_labels(const struct model *model, pid_t pid, const struct name
 }
 
 /* Loads the paths, and writes "HASH LABEL" for each path to `answer`. Prints no message if the
- * process cannot be read: it has ended, as processes do all the time on a whole machine, or its
- * memctx_up tells. With `notes` it prints why names of a file are left out. */
+ * process cannot be read: on a whole machine processes end all the time, and the metric memctx_up
+ * already says that a process does not answer. With `notes` it prints why names of a file are left
+ * out. */
 static _Noreturn void run_child(pid_t pid, bool notes, const struct namer_wish *wishes,
                                 size_t count, FILE *answer) {
     struct target target;

@@ -4,8 +4,8 @@
  *
  * Looking up functions may take seconds, and a damaged file may crash the process that does it. So
  * a child process looks them up, over a connection of its own; until the names arrive, the teller
- * goes on without them. Names are kept by the hash of the path's frames, so a path is looked up
- * once.
+ * (teller.h) goes on without them. Names are kept by the hash of the path's frames, so a path is
+ * looked up once.
  */
 #ifndef MEMCTX_NAMER_H
 #define MEMCTX_NAMER_H

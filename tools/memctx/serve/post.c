@@ -291,10 +291,10 @@ static bool may_try_again(long status) {
     return status == 429 || status >= 500;
 }
 
-/* Returns why there was no answer that counts. For a refused certificate, for files of TLS that
+/* Returns why no answer came that can be used. For a refused certificate, for files of TLS that
  * cannot be used, and for an answer that is not HTTP, libcurl's own text says what is wrong, such
- * as the name in the certificate. Its texts for other failures have times and so differ from one
- * try to the next. */
+ * as the name in the certificate. Its texts for other failures contain times, so they differ from
+ * one try to the next. */
 static const char *explain_failure(CURLcode code) {
     bool telling = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CONNECT_ERROR ||
                    code == CURLE_UNSUPPORTED_PROTOCOL || code == CURLE_SSL_CACERT_BADFILE ||

@@ -19,7 +19,7 @@
 /* Files for TLS, in PEM; NULL: none. libcurl reads them for each new connection. */
 struct post_tls {
     const char *ca_file; /* the authorities that are trusted, instead of those of the system */
-    const char *certificate, *key; /* what the client shows to a server that asks for it */
+    const char *certificate, *key; /* of the client itself, for a server that asks for them */
 };
 
 /* A request. The texts and the body must stay valid until the request has ended. */

@@ -100,9 +100,9 @@ const char *request_path(const char *url) {
     return *path != '\0' ? path : "/";
 }
 
-/* Puts the host that the request names into `host`: that of "http://HOST/PATH" or, if the address
- * has none, that of the header Host. HTTP says that the header does not count beside the first.
- * Returns false if there is neither. */
+/* Writes the host that the request names to `host`: HOST of the address "http://HOST/PATH", or the
+ * value of the Host header if the address has no host. HTTP demands that a server ignores the
+ * header if the address has one. Returns false if the request names no host. */
 static bool take_host(struct MHD_Connection *connection, const char *url, char *host, size_t room) {
     size_t length = host_length(url);
     const char *header = mhd.lookup_connection_value(connection, MHD_HEADER_KIND, "Host");

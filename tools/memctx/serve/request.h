@@ -33,7 +33,8 @@ enum request_kind {
 struct request_query {
     enum request_kind kind;
     enum exposition_format format;
-    /* the process, for HEAP, ALLOCS, DOCTOR and the addresses of live pages */
+    /* the process, for HEAP, ALLOCS, DOCTOR, HISTORY, DATA and EVENTS; NULL if it is not served any
+     * more, and only its kept figures are asked for */
     struct fleet_process *process;
     /* the figures and moments that a live page shows; NULL for the page's HTML */
     struct watched *watched;
@@ -68,8 +69,8 @@ bool request_takes_gzip(struct MHD_Connection *connection);
  * browser then gets the HTML of a live page, because a browser sends no token when it opens an
  * address. This HTML has no figures and asks the user for the token. */
 bool request_wants_shell(struct MHD_Connection *connection, const char *url);
-/* Reads address and query. If they name a process, first looks for new processes. For the address
- * of a live page, begins to watch the process. */
+/* Reads address and query. If they name a process, first looks for new processes. For the figures,
+ * moments and events of a live page (not for its HTML), begins to watch the process. */
 bool request_read(struct request_query *query, struct MHD_Connection *connection, const char *url,
                   struct fleet *fleet, struct watching *watching, struct request_refusal *refusal);
 

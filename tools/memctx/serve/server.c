@@ -34,9 +34,9 @@
 
 /* --- requests and connections -------------------------------------------------------------- */
 
-/* libmicrohttpd calls this function with the address of a request, before it takes the arguments
- * out of the address, which it lets be changed. Cuts off a query that is too long. If libmicrohttpd
- * 0.9.75 has no memory for an argument, it closes the connection without an answer. */
+/* libmicrohttpd calls this function with the address of a request before it reads the arguments.
+ * The function may change the address. It cuts off a query that is too long, because libmicrohttpd
+ * 0.9.75 closes the connection without an answer if it has no memory for an argument. */
 static void *begin_address(void *closure, const char *url, struct MHD_Connection *http) {
     struct connection *connection =
         mhd.get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
@@ -129,8 +129,8 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
 }
 
 /* Ends connections whose clients send or read too slowly. If all connections are taken, perhaps by
- * thousands of clients that never send a request, much less time is too slow: then the clients that
- * ask for something get a connection soon. */
+ * thousands of clients that never send a request, a much shorter time counts as too slow. Then the
+ * clients that ask for something get a connection soon. */
 static void end_overdue(const struct server *server) {
     bool full = server->connection_count >= server->connections_most;
     int64_t now_ms = clock_now_ms();

@@ -47,8 +47,8 @@ void survey_finish(struct survey *survey);
 /* Adds figures to a sum. */
 void survey_sum(struct survey_figures *sum, const struct survey_figures *part);
 void survey_free(struct survey *survey);
-/* Returns the sum of the contexts that neither have one of the kept names nor are a path i with
- * told_paths[i]. */
+/* Returns the sum of all contexts, without those that have one of the kept names, and without each
+ * paths[i] for which told_paths[i] is true. */
 struct survey_figures survey_rest(const struct survey *survey, const bool *told_paths);
 
 #endif

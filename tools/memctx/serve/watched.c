@@ -195,10 +195,10 @@ static void begin_moment(struct watched *watched) {
         watched->next_moment_ms = watched->job_began_ms + PULSE_AGAIN_MS;
 }
 
-/* Returns the process that loses a moment when all moments together have too many bytes. If any
- * process has more than two moments, it is the one of these with most bytes. Otherwise it is, among
- * those with two moments, the one with the oldest request. NULL: each process has only its last
- * moment. */
+/* Returns the process that loses a moment when all moments together have too many bytes: of the
+ * processes with more than two moments, the one whose moments have most bytes. If no process has
+ * more than two: of the processes with two moments, the one with the oldest request. NULL: no
+ * process has more than one moment. */
 static struct watched *choose_loser(const struct watching *watching) {
     struct watched *largest = NULL, *oldest = NULL;
     for (size_t i = 0; i < watching->count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * watched.h - the processes for which a live web page is open: their figures of the last hour,
- * snapshots (moments), events.
+ * watched.h - the processes for which a live web page is open: the figures of their last
+ * WATCHED_SAMPLES looks, snapshots (moments), events.
  *
  * A process is looked at from the first request for its live page until a minute
  * (WATCHED_LINGER_MS) after its last client has gone. One child process (pulse.h) looks at it for
