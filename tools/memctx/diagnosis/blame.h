@@ -81,8 +81,10 @@ bool blame_is_generated(const struct model_frame *frame);
 /* True if the figures `number` have the folded path of other figures, but other addresses. */
 bool blame_has_copies(const struct blame_paths *paths, uint32_t number);
 /* Adds the other contexts with the folded path of a suspect's only member. If all their frames have
- * equal addresses, counts them in suspect->alike; else makes them members. Of members that commands
- * list, suspect->frames counts the frames of the whole path. */
+ * equal addresses, counts them in suspect->alike; else makes them members. Sets suspect->frames to
+ * the number of innermost frames that all of them share. But if they become members and commands
+ * list them, because there are at most BLAME_LISTED, suspect->frames has all frames of members[0]
+ * in front of the first one that folding left out. */
 void blame_add_alike(const struct blame_paths *paths, struct blame_suspect *suspect);
 /* Sets members[context] for the members of the suspect, and for all contexts whose folded path is
  * that of a member, even if they have no live chunks. */

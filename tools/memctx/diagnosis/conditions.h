@@ -3,8 +3,8 @@
  * conditions.h - the conditions of `memctx watch`: their grammar, and whether a condition holds.
  *
  * The functions are pure: the caller passes the readings and the time; they read, allocate and
- * print nothing. One state belongs to one condition of one process. Times are in milliseconds,
- * pressure in microseconds.
+ * print nothing. One state belongs to one condition of one process, or of one figure that several
+ * processes share. Times are in milliseconds, pressure in microseconds.
  */
 #ifndef MEMCTX_CONDITIONS_H
 #define MEMCTX_CONDITIONS_H

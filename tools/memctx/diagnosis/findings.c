@@ -12,9 +12,11 @@
 
 /* --- a limit that is near -------------------------------------------------------------------- */
 
-#define NEAR_PART 20           /* a limit is near if less than 1/NEAR_PART of it is left, and */
-#define NEAR_BYTES (256 * MIB) /* less than this */
-#define HOLDER_PART 4          /* the process holds at least 1/HOLDER_PART of the limit */
+/* a limit is near if less than 1/NEAR_PART of it is left, and less than NEAR_BYTES */
+#define NEAR_PART 20
+#define NEAR_BYTES (256 * MIB)
+/* a process holds much of a limit if its resident set is at least 1/HOLDER_PART of the limit */
+#define HOLDER_PART 4
 
 /* True if a warning already tells when the limit will be reached (forecast_tell_ends). */
 static bool is_forecast(const struct look *look) {

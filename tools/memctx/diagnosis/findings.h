@@ -56,7 +56,8 @@ struct finding {
     char *out;         /* when memory is used up if the growth goes on, and which limit says so */
     /* seconds until memory is used up; 0: not known, or `out` has only a rough time */
     double out_s;
-    double out_per_s; /* rate at which all growth uses up what the limit of `out` counts */
+    double
+        out_per_s; /* rate at which all growth uses up the bytes that the limit of `out` counts */
     /* Growth along a straight line; a rate of 0: the growth is not straight. */
     struct finding_rate {
         double bytes_per_s, since_uptime_s;

@@ -117,7 +117,8 @@ void forecast_use(struct finding *finding, const struct forecast *forecast) {
     use->memory_per_s += forecast->bytes_per_s * forecast->memory;
 }
 
-/* Returns the rate at which this growth takes what the limit counts. */
+/* Returns the rate at which this growth takes the bytes that the limit counts: of addresses or of
+ * memory. */
 static double counted_per_s(const struct finding_use *use, const struct limits_found *limit) {
     return limits_counts_addresses(limit) ? use->blocks_per_s : use->memory_per_s;
 }

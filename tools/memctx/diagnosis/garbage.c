@@ -14,12 +14,13 @@
 /* Chunks that survived a full collection must be 1/SURVIVED_PART of the growth or more. A smaller
  * part may have died while that collection was under way. */
 #define SURVIVED_PART 2
-/* Growth in each interval is no chance if there were so many full collections: what they leave
- * would have to be more each time. */
+/* Growth in each interval is no chance if there were this many full collections: each collection
+ * would have had to leave more garbage than the one before. */
 #define COLLECTIONS_MANY 5
-/* Growth of a script's objects is told as other growth is if it lasted so long, in each of so many
- * intervals. Otherwise a slow leak would never be told of a process that keeps its newest marks
- * only, because its growth between the oldest mark and now is always little. */
+/* Growth of a script's objects is not taken for garbage if it lasted LONG_S seconds, and was seen
+ * in each of LONG_INTERVALS intervals. Otherwise a slow leak would never be told of a process that
+ * keeps only its newest marks, because its growth between the oldest mark and now is always little.
+ */
 #define LONG_S 3600
 #define LONG_INTERVALS 12
 
@@ -31,12 +32,12 @@ static const struct garbage of_v8 = {
 /* A runtime that frees dead objects only when it collects garbage. (Python and PHP free objects at
  * once unless they refer to each other; large buffers seldom do.) It collects garbage at the latest
  * when its memory has grown by 1/part since the last time, but may always leave `least` bytes of
- * it. Growth by more than `most` bytes is told as other growth is. */
+ * it. Growth by `most` bytes or more is not taken for garbage. */
 struct collector {
     const char *module;   /* the name of its module, without "lib" and a version */
     const char *function; /* how the name of the function that allocates begins; NULL: any */
     int64_t part, least, most;
-    int64_t mean; /* bytes that such objects have in the mean, at most; 0: of any size */
+    int64_t mean; /* greatest mean size of such objects, in bytes; 0: any size */
     struct garbage garbage;
 };
 static const char of_script[] = "they are objects of a script, alive or not collected yet";
@@ -127,8 +128,9 @@ static void read_collections(const struct look *look, struct series *series) {
     }
 }
 
-/* Returns the number of the suspect's chunks that were alive at sample `from` or before, and still
- * are at the last sample, at the least, less those that were alive at the first sample. */
+/* Returns a lower bound for the number of the suspect's chunks that were allocated before sample
+ * `from` and are alive at the last sample, less the number of chunks that were alive at the first
+ * sample. */
 static int64_t chunks_kept(const struct look *look, const struct series *series,
                            const struct blame_suspect *suspect, size_t from) {
     size_t last = series->samples->count - 1;
@@ -160,8 +162,8 @@ static bool buffers_may_be(const struct look *look, struct series *series,
            !(growth->kind == TREND_STEADY && collections >= COLLECTIONS_MANY);
 }
 
-/* True if a module's name may go on like this behind the name of its runtime: by a version, or as
- * in php-fpm8.2. */
+/* True if a module may belong to a runtime with whose name its own name begins. `rest`: the rest of
+ * the name, which may be empty, a version, or the suffix in php-fpm8.2 or php-cgi. */
 static bool ends_name(const char *rest) {
     return *rest == '\0' || *rest == '.' || isdigit((unsigned char)*rest) ||
            (*rest == '-' && isdigit((unsigned char)rest[1])) || strncmp(rest, "-fpm", 4) == 0 ||

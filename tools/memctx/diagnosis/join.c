@@ -348,9 +348,10 @@ static void find_causes(const struct join_tree *tree, const struct blame *blame,
             found[tree->ends[i].suspect] = find_cause(tree, tree->ends[i].node, 0);
 }
 
-/* True if both nodes are one function, and its callers are the same functions up to a node that
- * both paths have in common, but that the path to `less` lacks the outermost of these callers. A
- * caller that the compiler divided in two has two nodes. */
+/* True if both nodes are one function, and the path to `less` lacks exactly one caller: on the way
+ * outwards to a node that both paths have in common, the callers of both nodes are the same
+ * functions, except that `more` has one more, the outermost. A caller that the compiler divided in
+ * two has two nodes. */
 static bool lacks_caller(const struct join_tree *tree, uint32_t less, uint32_t more) {
     const struct join_node *nodes = tree->nodes;
     if (nodes[less].key != nodes[more].key)

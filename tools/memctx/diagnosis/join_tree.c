@@ -125,8 +125,8 @@ static uint32_t find_caller(struct join_tree *tree, const struct keyed_node *sor
     return tree->nodes[at->node].parent;
 }
 
-/* Adds functions that ended in tail calls below a node, the outermost first. `step` is one of the
- * function that called them. Returns the innermost one. */
+/* Adds functions that ended in tail calls below a node, the outermost first. `step`: a step of the
+ * path in the function that called them. Returns the node of the innermost one. */
 static uint32_t add_tails(struct join_tree *tree, uint32_t node, const struct model_tails *tails,
                           struct who_step step, int64_t figure) {
     for (uint32_t i = tails ? tails->count : 0; i-- > 0;) {

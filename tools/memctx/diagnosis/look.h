@@ -137,7 +137,8 @@ void look_for_largest(const struct look *look);
 /* look_growth.c and look_filling.c: growth of memory from malloc. */
 void look_for_growth(struct look *look, const struct rule *rule);
 /* Part of look_for_growth: adds a finding for large chunks of which the program touches ever more,
- * such as an array that is not full yet. Paths that are `taken` have a finding about growth. */
+ * such as an array that is not full yet. taken[number of a path's figures]: look_for_growth has
+ * judged the growth of this path, so the path is left out. */
 void look_filling(struct look *look, const struct rule *rule, const bool *taken);
 /* look_mapped.c: growth of memory that did not come from malloc. */
 void look_for_mapped_growth(struct look *look, const struct rule *rule);

@@ -13,7 +13,7 @@
 #include "diagnosis/rhythm.h"
 #include "diagnosis/turns.h"
 
-#define LOADER_MOST MIB         /* so little memory of the dynamic loader is no leak */
+#define LOADER_MOST MIB         /* growth of the dynamic loader's memory by less is no leak */
 #define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
 /* CHUNKS_MIN chunks or more that realloc made larger, by so much in all, count as new chunks do */

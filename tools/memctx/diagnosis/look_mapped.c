@@ -127,9 +127,10 @@ static bool slows_down(const double *seconds, const int64_t *values, size_t coun
              trend_eases(seconds, values, count) || trend_wanes(seconds, values, count)));
 }
 
-/* Returns the first element of a straight rise up to the last one, which the series also has if it
- * does not grow as a whole: a server fills its heap at the start, and leaks from then on. Returns 0
- * if there is no such rise, or if it only leads back to where the series was before. */
+/* Returns the first element of a straight rise that ends at the last element. A series may have
+ * such a rise although it does not grow as a whole: a server fills its heap at the start, and leaks
+ * from then on. Returns 0 if there is no such rise, or if it only leads back to where the series
+ * was before. */
 static size_t begin_of_line(const struct mapped_trend *growth) {
     size_t last = growth->count - 1, from = growth->line.from;
     if (!growth->line.steady || last - from < LINE_INTERVALS)
@@ -344,7 +345,8 @@ uint32_t look_new_threads(const struct look *look, int64_t *threads) {
     return starter;
 }
 
-/* Returns the number of new threads, since the first look, at the last look up to this uptime. */
+/* Returns how many threads were new since the first look, at the newest look that is not later than
+ * `uptime_s`. */
 static int64_t threads_at(const struct look *look, const int64_t *threads, double uptime_s) {
     const struct samples *samples = look->input->samples;
     size_t i = samples->count - 1;

@@ -35,8 +35,8 @@ bool mapped_has_room(const struct look *look, const struct model_place *place);
 void mapped_tell_threads(struct look *look, struct finding *finding, enum model_place_kind kind,
                          const struct mapped_trend *growth);
 /* Adds the growth to finding->use, from which forecast_tell_ends makes the texts `out`. This
- * finding gets such a text, too. Some limits count addresses, of which the growth in memory says
- * nothing. */
+ * finding gets such a text, too. Does nothing if the tightest limit counts addresses, because
+ * growth in memory says nothing of them. */
 void mapped_tell_forecast(const struct look *look, struct finding *finding,
                           const struct mapped_trend *growth);
 

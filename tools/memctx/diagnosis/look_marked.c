@@ -20,10 +20,13 @@
 #define LARGE_PART 8
 /* Memory of malloc that grows this many times as fast may look like growth of other memory. */
 #define SKEW_PART 10
-#define AT_ONCE_S 2.0     /* a mark that was set less than this ago, ... */
-#define EMPTY_PART 16     /* ... and than 1/EMPTY_PART of the interval before, is left out */
-#define LONG_INTERVALS 12 /* growth over so many intervals, ... */
-#define LONG_S 3600.0     /* ... and so long, is no garbage */
+/* The last mark is left out if it was set less than AT_ONCE_S ago, and less than 1/EMPTY_PART of
+ * the time between the mark before it and this mark. */
+#define AT_ONCE_S 2.0
+#define EMPTY_PART 16
+/* Growth over LONG_INTERVALS intervals and LONG_S seconds, or more, is no garbage. */
+#define LONG_INTERVALS 12
+#define LONG_S 3600.0
 
 /* The figures of struct wire_elsewhere that are resident, in the order of the findings. */
 enum marked_kind { MARKED_PRIVATE, MARKED_SHARED, MARKED_FILES, MARKED_KINDS };
@@ -59,7 +62,7 @@ static struct wire_elsewhere find_now(const struct model *model) {
         .swap_bytes = model_tame(counted->counted_swap_bytes)};
 }
 
-/* The figures of one moment that tell whose pages went to swap. */
+/* The figures of one moment from which count_swapped infers whose pages went to swap. */
 struct moment {
     int64_t swap_bytes;
     int64_t resident_bytes;  /* of the library's segments: chunks and free memory */
@@ -86,9 +89,9 @@ static struct moment moment_now(const struct model *model, const struct wire_els
 
 /* Returns how much of the memory that did not come from malloc went to swap between two moments; a
  * negative number if it came back. The kernel counts only the swap of the whole process. If the
- * library's memory shrank although the chunks did not, so much of it is taken to be in swap. Free
- * memory that the library gave back is then taken for memory in swap, too, so the result may be too
- * small, but seldom too large. */
+ * library's resident memory shrank by more than the chunks did, the difference is taken for memory
+ * of the library in swap. Free memory that the library gave back to the kernel is taken for memory
+ * in swap, too, so the result may be too small, but seldom too large. */
 static int64_t count_swapped(const struct moment *first, const struct moment *then) {
     int64_t all = then->swap_bytes - first->swap_bytes;
     int64_t wanted = first->resident_bytes + then->requested_bytes - first->requested_bytes;
@@ -244,8 +247,9 @@ static char *tell_group(const struct group *group) {
 }
 
 /* True if the growth may be normal for the program's language runtime: a heap before its garbage is
- * collected, or machine code that it generates and keeps up to a bound. A runtime that sets a bound
- * to such a heap collects garbage in the course of long growth; Java may still not. */
+ * collected, or machine code that it generates and keeps up to a bound. In the course of long
+ * growth a runtime has collected garbage if look_mapped.c knows a bound for its heap; Java, for
+ * which it knows none, may not have. */
 static bool may_be_runtime(const struct look *look, const struct mapped *now, enum marked_kind kind,
                            const struct mapped_trend *growth) {
     const struct model *model = look->model;

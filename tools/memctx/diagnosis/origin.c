@@ -65,8 +65,8 @@ bool origin_is_libraries(const struct look *look, const struct blame_suspect *su
     return theirs > all / 2;
 }
 
-/* True if this module is an interpreter. A program that contains an interpreter, as redis-server
- * contains that of Lua, is none. */
+/* True if this module is an interpreter. False for a program that contains an interpreter, as
+ * redis-server contains Lua's. */
 static bool is_interpreter(const struct model *model, uint32_t module) {
     static const char *const names[] = {"perl", "php", "python", "ruby", "lua", "tcl"};
     const char *name = module != WIRE_NONE ? frames_module_name(model, module) : "";

@@ -3,8 +3,8 @@
  * origin.h - tells whether memory was allocated for Java, for a script, by libraries, or by the
  * dynamic loader.
  *
- * For: advice. The call paths of such memory show the functions of a virtual machine or of an
- * interpreter, and not the code that the user wrote.
+ * Doctor's advice depends on it: the call paths of such memory show the functions of a virtual
+ * machine, an interpreter or a library, and not the code that the user wrote.
  */
 #ifndef MEMCTX_ORIGIN_H
 #define MEMCTX_ORIGIN_H

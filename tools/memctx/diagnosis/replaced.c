@@ -204,7 +204,8 @@ static bool is_replacement(const struct look *look, const struct series *series,
         if (bytes <= 0)
             continue;
         struct sample_row from = lost_at_site(series, sites, site, before, after);
-        /* A cache whose entries become smaller frees none, so a leak beside it replaces none. */
+        /* A cache whose entries become smaller frees no chunks, so a leak beside it replaces none
+         * of its chunks. */
         bool freed = from.live_chunks >= gain.live_chunks / SMALLER_PART;
         int64_t from_site = freed ? from.requested_bytes : 0;
         rises++;

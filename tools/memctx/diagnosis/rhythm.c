@@ -14,7 +14,7 @@
  * less than EQUAL times that root are those of loops with a fixed number of turns. */
 #define SHARES_DIFFER 0.12
 #define EQUAL 0.1
-#define MULTIPLE_MOST 8      /* an object owns at most so many chunks of one kind */
+#define MULTIPLE_MOST 8      /* ratios above MULTIPLE_MOST + 0.5 are not judged */
 #define MULTIPLE_NEAR 0.035  /* relative distance of a ratio from a multiple */
 #define COMPANIONS_DIFFER 64 /* companions differ by at most 1/64 of the chunks */
 #define COMPANIONS_MOST 100  /* to save time, only the largest suspects are compared */
@@ -35,7 +35,8 @@ static int64_t chunks_gained(const struct look *look, const struct series *serie
            chunks_at(look, series, suspect, 0);
 }
 
-/* Returns the innermost function of two paths' common ones that can be a cause. */
+/* Returns the innermost function that two paths have in common and that can be a cause; its context
+ * is WIRE_NONE if there is none. */
 static struct who_step find_shared(const struct model *model, uint32_t a, uint32_t b) {
     struct who_step step = who_first(model, a), other = who_first(model, b);
     for (; step.context != WIRE_NONE; step = who_next(model, step)) {
@@ -68,7 +69,8 @@ static bool share_only_loop(const struct model *model, uint32_t a, uint32_t b) {
                                        : (one || other) && who_kind_of(model, shared) != WHO_MEANS;
 }
 
-/* True if the ratio of two numbers is (nearly) a small multiple, or 3 to 2. */
+/* True if both numbers may be those of chunks of the same objects: their ratio is (nearly) a small
+ * multiple or 3 to 2, or too large to be judged. */
 static bool is_small_ratio(int64_t a, int64_t b) {
     double ratio = a > b ? (double)a / (double)b : (double)b / (double)a;
     double times = (double)(int64_t)(ratio + 0.5);
@@ -104,7 +106,7 @@ static double distance_of(const struct look *look, const struct series *series,
 }
 
 /* True if two suspects can hardly be chunks of the same objects: their new chunks come in different
- * intervals, or their numbers have a fixed ratio that is no small one. */
+ * intervals, or their numbers have a fixed ratio that is_small_ratio rejects. */
 static bool grow_differently(const struct look *look, const struct series *series,
                              const struct blame_suspect *a, const struct blame_suspect *b) {
     size_t judged;
@@ -116,8 +118,8 @@ static bool grow_differently(const struct look *look, const struct series *serie
             !is_small_ratio(all_a, all_b));
 }
 
-/* Finds the suspects that have a part of the growth which is worth a finding, and grow differently.
- * Returns their number. */
+/* Finds the leaders: suspects of a script that have LEADER_PER_CENT of the growth or more, and grow
+ * differently from each other. Returns their number. */
 static size_t find_leaders(const struct look *look, const struct series *series,
                            const struct blame *blame, size_t *leaders) {
     int64_t all = 0;

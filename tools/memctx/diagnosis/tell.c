@@ -254,7 +254,8 @@ static void print_process(const struct findings_input *input) {
     free(line);
 }
 
-/* Says who holds most of the memory in use. A warning tells more, so beside one nothing is said. */
+/* Says who holds most of the memory in use. Says nothing if there is a warning, which tells more.
+ */
 static void print_largest(const struct findings_input *input, const struct findings *findings) {
     if (findings->largest_count == 0 ||
         (findings->count > 0 && findings->list[0].severity > SEVERITY_INFO))

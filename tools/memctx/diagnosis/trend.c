@@ -13,8 +13,8 @@
 /* a rate counts as lower than another rate if it is at most SLOWER times that rate */
 #define SLOWER 0.97
 /* trend_slows: the last rate is below SLOW_IN_WINDOW times the first rate, or below SLOW_AT_ALL
- * times the average rate. trend_is_slower: a rate is below SLOWER_SOMEWHERE times an earlier rate.
- */
+ * times the average rate before the series. trend_is_slower: a rate is below SLOWER_SOMEWHERE times
+ * an earlier rate. */
 #define SLOW_IN_WINDOW 0.6
 #define SLOWER_SOMEWHERE 0.85
 #define EVEN 1.05 /* a rate up to this many times the previous rate is not higher */
@@ -44,7 +44,7 @@
 #define STEPS_MOST 16       /* a line goes through at most this many of the newest steps */
 /* a series has stopped if its last quarter adds less than 1/16 of the rise */
 #define STOPPED_SHARE 16
-/* a rate below this many times the average rate since x was 0 is slow */
+/* a rate below this many times the average rate from x = 0 to the first element is slow */
 #define SLOW_AT_ALL 0.5
 
 static int64_t largest_of(const int64_t *values, size_t count) {
@@ -172,7 +172,7 @@ static double rate_at(const double *x, const int64_t *values, size_t i) {
 }
 
 /* True if the rate is below `in_window` times the first rate, or below SLOW_AT_ALL times the
- * average rate since x was 0. */
+ * average rate from x = 0 to the first element. */
 static bool is_below(double rate, double first, double in_window, const double *x,
                      const int64_t *values) {
     double average = x[0] > 0 ? (double)values[0] / x[0] : 0;

@@ -32,10 +32,9 @@ struct trend {
 
 struct trend trend_of(const int64_t *values, size_t count);
 
-/* True if three or more of all rises, or all of three intervals one after the other, are an eighth
- * of the largest one among them or more. Chance may lift a queue of few large batches once or
- * twice.
- */
+/* True if at least three rises of the series have an eighth of its largest rise or more; also if
+ * the series rises in three intervals one after the other, each time by an eighth of the largest of
+ * these three rises or more. Chance may lift a queue of few large batches once or twice. */
 bool trend_rises_often(const int64_t *values, size_t count);
 
 /* A rise along a straight line up to the last element. */
@@ -77,8 +76,9 @@ size_t trend_few(const double *x, size_t count, size_t *few);
 bool trend_falls(const int64_t *values, size_t count);
 
 /* True if the series rises ever more slowly along `x`, like a cache that fills. Each rate is lower
- * than the previous one, and the last rate is far below the first rate or far below the average
- * since x was 0. The elements of `x` rise. False for fewer than three intervals. */
+ * than the previous one, and the last rate is far below the first rate, or far below the average
+ * rate from x = 0 to the first element. The elements of `x` rise. False for fewer than three
+ * intervals. */
 bool trend_slows(const double *x, const int64_t *values, size_t count);
 
 /* True if the series becomes slower, though not as much as trend_slows asks for: no rate is more
@@ -102,12 +102,14 @@ bool trend_bends(const double *x, const int64_t *values, size_t count);
 bool trend_eases(const double *x, const int64_t *values, size_t count);
 
 /* True if the series rises ever more slowly, judged by quarters of x, so that chance in single
- * intervals matters little: no quarter adds more than a tenth more than the quarter before, and the
- * last one adds at most three fifths of the first. False for fewer than four intervals. */
+ * intervals matters little: no quarter adds more than a tenth more than the quarter before, the
+ * last one adds at most three fifths of what the first one adds, and the second half at most seven
+ * tenths of what the first half adds. False for fewer than four intervals. */
 bool trend_wanes(const double *x, const int64_t *values, size_t count);
 
 /* A weaker form of trend_slows, for uneven steps of `x`: true if any rate is clearly lower than an
- * earlier rate, or the last rate is clearly below the average since x was 0. */
+ * earlier rate, or the last rate is far below the average rate from x = 0 to the first element.
+ * False for fewer than three intervals. */
 bool trend_is_slower(const double *x, const int64_t *values, size_t count);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* turns.c - finds chunks that several call paths make larger in turn. A leak of new chunks by
- * several paths is none: these paths grow each by itself. */
+/* turns.c - finds chunks that several call paths make larger in turn. Does not find several paths
+ * that leak new chunks: each of these grows by itself. */
 #include "diagnosis/turns.h"
 
 #include <stdlib.h>
@@ -16,8 +16,10 @@
 /* A path that grows by itself, by this share of the site's growth, is judged alone. */
 #define ALONE_PER_CENT 75
 #define LEAST_BYTES (256 * KIB) /* a site that grew by less is not judged */
-#define SITES_MOST 200          /* to save time, no more sites are judged */
-#define MEMBERS_MOST 1000       /* nor sites with more paths */
+/* to save time, at most SITES_MOST sites become suspects, and no site with more than MEMBERS_MOST
+ * paths is judged */
+#define SITES_MOST 200
+#define MEMBERS_MOST 1000
 
 /* A path and the key of its site. */
 struct place {
@@ -51,7 +53,8 @@ static void find_moves(const struct series *series, struct place *place) {
     }
 }
 
-/* Returns the paths whose bytes changed, sorted by their sites. The caller frees the list. */
+/* Returns the paths that gained bytes in some interval, sorted by their sites. The caller frees the
+ * list. */
 static struct place *find_places(const struct look *look, const struct series *series,
                                  size_t *count) {
     size_t paths = look->model->figures_count;
