@@ -34,7 +34,7 @@
 #define MOST_MS 600000 /* longest pause between two look-ups */
 #define LOOKUP_S 120   /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
-#define CALLERS_MAX 64 /* greatest number of ancestors of a process that are looked at */
+#define ANCESTORS_MAX 64 /* greatest number of ancestors of a process that are looked at */
 
 void record_names_add(const char *path, const struct reading_names *names) {
     struct target target;
@@ -71,7 +71,7 @@ static pid_t pid_of(const char *name) {
 /* Returns true if the process is the program or descends from it. */
 static bool is_of_program(pid_t pid, pid_t program) {
     struct process_facts facts;
-    for (int i = 0; i < CALLERS_MAX && pid > 1 && pid != program; i++)
+    for (int i = 0; i < ANCESTORS_MAX && pid > 1 && pid != program; i++)
         pid = process_read_facts(pid, &facts) ? facts.parent : 0;
     return pid == program;
 }
