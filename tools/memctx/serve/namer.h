@@ -38,7 +38,7 @@ struct namer_wish {
 };
 
 /* Bounds the look-ups of all child processes that the calling process makes from now on: at most
- * one per processor runs at a time. */
+ * one per processor runs at a time. But a look-up that has waited 20 s for its turn runs anyway. */
 void namer_share_turns(void);
 void namer_begin(struct namer *namer);
 /* Adds one frame to the hash of a path. */

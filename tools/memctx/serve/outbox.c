@@ -169,8 +169,8 @@ static struct outbox_item **first_waiting(struct outbox *outbox) {
     return outbox->under_way && outbox->first ? &outbox->first->next : &outbox->first;
 }
 
-/* Drops waiting requests, the oldest first, until the rest has BYTES_MOST and is younger than
- * outbox->keep_ms. */
+/* Drops waiting requests, the oldest first, until all requests together have at most BYTES_MOST
+ * bytes, and no waiting request is older than outbox->keep_ms. */
 static void drop_surplus(struct outbox *outbox, int64_t now_ms) {
     size_t bytes = 0;
     struct outbox_item **oldest = first_waiting(outbox);

@@ -56,7 +56,8 @@ void outbox_add(struct outbox *outbox, struct outbox_source source, struct engin
 void outbox_fail(struct outbox *outbox, struct outbox_source source, const char *text);
 /* Drops the waiting requests, but not the request that is under way. */
 void outbox_drop_waiting(struct outbox *outbox);
-/* Takes the answer to the request that is under way, and sends the next one if no pause is due. */
+/* Takes the answer to the request that is under way. Sends the next request, unless the pause after
+ * a failure is not over yet. */
 void outbox_run(struct outbox *outbox, int64_t now_ms);
 /* Returns the milliseconds until outbox_run has a request to send; -1: it has none until a request
  * is added or an answer comes. */
