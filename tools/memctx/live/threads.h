@@ -53,7 +53,8 @@ struct threads {
  * did not answer. */
 bool threads_read(struct threads *threads, struct watch *watch, const uint32_t *contexts,
                   size_t count);
-/* Reads the figures of threads in all contexts, if a reading is due. */
+/* Reads the figures of threads in all contexts, if a reading is due. Returns false if the process
+ * did not answer. */
 bool threads_read_all(struct threads *threads, struct watch *watch);
 
 struct threads_options {
