@@ -88,9 +88,10 @@ bool condition_parse(const char *text, struct condition *condition, char *error,
 /* Parses a time: a number and ms, s, m or h; without a unit, seconds. Returns false if the text is
  * not a time or the time exceeds CONDITION_WINDOW_MS_MAX. */
 bool condition_parse_time(const char *text, int64_t *ms);
-/* Return true if the condition needs the reading that the function names: inuse_bytes, or
- * limit_bytes. */
-bool condition_needs_target(const struct condition *condition); /* inuse_bytes */
+/* Returns true if the condition needs inuse_bytes or waste_bytes, for which the process itself has
+ * to be asked. */
+bool condition_needs_target(const struct condition *condition);
+/* Returns true if the condition needs limit_bytes. */
 bool condition_needs_limit(const struct condition *condition);
 
 /* Evaluates the condition with a new reading. `cool_ms`: least time between two actions. */

@@ -20,7 +20,7 @@
  * and at most PER_THREAD new chunks for each of them */
 #define THREADS_MIN 4
 #define PER_THREAD 8
-/* Growth that is measured by time alone has to slow down more with more samples than this. */
+/* With more samples than this, growth measured by time alone has to slow down more clearly. */
 #define TIMES_MIN 4
 /* Chance explains growth of up to CHANCE times the standard deviation. Growth is even if its mean
  * is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not judged. */
@@ -32,7 +32,7 @@
  * the first */
 #define EVEN_END 6
 #define GOES_ON 0.9
-/* are_few_that_change: most new chunks, and their most bytes */
+/* are_few_that_change: greatest number of new chunks, and of the bytes by which the path grew */
 #define FEW_CHUNKS 3
 #define FEW_BYTES (32 * MIB)
 #define FADE_PARTS 4 /* growth that fades is judged at the ends of so many parts of the samples */
@@ -292,7 +292,9 @@ static size_t growth_begins(const struct series *series, size_t number) {
 /* True if the path grows ever more slowly. A server that had nothing to do at first fills its cache
  * later, so the samples before the growth are left out. Growth per allocation of the path is judged
  * twice: by samples_slow_down, and by samples_ease, which chance in single intervals does not
- * disturb. If the path keeps most of its chunks, or if its growth per own allocation becomes a
+ * disturb. Growth from sample to sample is judged by fades.
+ *
+ * If the path keeps most of its chunks, or if its growth per own allocation becomes a
  * little slower, growth per allocation of the program is judged, too. But if nearly all of the
  * program's allocations are made by paths that keep most of their chunks, these paths grow alike.
  * Then growth per second is judged instead. A leak that does not depend on the load also grows more

@@ -16,7 +16,8 @@
 #define LOADER_MOST MIB         /* growth of the dynamic loader's memory by less is no leak */
 #define SUSPECT_BYTES (4 * KIB) /* paths that grew by less are judged only together with others */
 #define CHUNKS_MIN 16 /* growth by fewer chunks than this must reach a higher floor of bytes */
-/* CHUNKS_MIN chunks or more that realloc made larger, by so much in all, count as new chunks do */
+/* if CHUNKS_MIN chunks or more became larger, by LARGER_BYTES in all, their growth is judged like
+ * growth by new chunks */
 #define LARGER_BYTES (256 * KIB)
 #define EVEN_CHUNKS 64 /* even growth by fewer chunks than this is not told if it is small */
 /* Limits for growth that is spread over many paths: least and most number of paths (the search

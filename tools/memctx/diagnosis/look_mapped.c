@@ -390,8 +390,9 @@ static void tell_starter(const struct look *look, struct finding *finding, uint3
 /* pthread_create allocates a small chunk for each thread. If both these chunks and the stacks of
  * the threads grow, they have one cause. (A stack of another size than the default may count as a
  * mapping of the program's own.) The stacks are larger, so the finding about the stacks takes the
- * severity of the finding about the chunks, and the finding about the chunks becomes info. It also
- * tells no time at which memory is used up, because such a time would leave out the stacks. */
+ * severity of the finding about the chunks, and the finding about the chunks becomes info. The
+ * finding about the chunks then tells no time at which memory is used up, because that time would
+ * leave out the stacks. */
 static void take_warning_of_chunks(struct look *look, struct finding *stacks) {
     for (size_t i = 0; i < look->findings->count; i++) {
         struct finding *chunks = &look->findings->list[i];

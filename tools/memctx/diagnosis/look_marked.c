@@ -65,7 +65,7 @@ static struct wire_elsewhere find_now(const struct model *model) {
 /* The figures of one moment from which count_swapped infers whose pages went to swap. */
 struct moment {
     int64_t swap_bytes;
-    int64_t resident_bytes;  /* of the library's segments: chunks and free memory */
+    int64_t resident_bytes;  /* of the library: chunks, free memory, tables */
     int64_t requested_bytes; /* of all chunks */
 };
 
