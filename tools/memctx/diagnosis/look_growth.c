@@ -301,7 +301,8 @@ static void tell_forecast(struct look *look, struct finding *finding, const stru
 }
 
 /* True if growth that is too small for a warning is told all the same. Chance hardly adds about as
- * many chunks in each of many intervals: it may be a leak of a few chunks in a large program. */
+ * many chunks in each of many intervals: such growth may be a leak of a few chunks in a large
+ * program. */
 static bool is_certain(const struct growth *growth) {
     return growth->even && !growth->slowing && !growth->garbage && growth->chunks >= EVEN_CHUNKS;
 }

@@ -9,9 +9,9 @@
 #define LEADER_PER_CENT 10 /* a suspect with this share of the growth may be a cause of its own */
 #define CHUNKS_MIN 200     /* fewer new chunks vary by chance */
 /* In the interval in which a suspect's share of the new chunks is largest, the share is larger by
- * SHARES_DIFFER than in the interval in which it is smallest. If only some objects own a chunk, the
- * shares differ by about the square root of 1/n, of n chunks in an interval. Shares that differ by
- * less than EQUAL times that root are those of loops with a fixed number of turns. */
+ * SHARES_DIFFER than in the interval in which it is smallest. If only some objects own a chunk, and
+ * each interval has n new chunks, the shares differ by about the square root of 1/n. Shares that
+ * differ by less than EQUAL times that root are those of loops with a fixed number of turns. */
 #define SHARES_DIFFER 0.12
 #define EQUAL 0.1
 #define MULTIPLE_MOST 8      /* ratios above MULTIPLE_MOST + 0.5 are not judged */

@@ -195,7 +195,8 @@ static void print_rest_of_recording(const struct memory_ledger *ledger, bool hum
                     : "not recorded: free in pages, files, stacks, mappings");
 }
 
-/* Returns true for a moment of a recording, which has no single pages, and for a snapshot of it. */
+/* Returns true for a moment of a recording, which has no single pages, and for a snapshot that was
+ * made from a recording. */
 static bool is_recorded(const struct model *model) {
     return model->recording || model_has_sums_only(model);
 }
