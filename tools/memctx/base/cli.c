@@ -141,7 +141,7 @@ char *cli_quote(const char *word) {
     return text;
 }
 
-/* `bytes`: also replaces control characters that are no UTF-8. */
+/* Replaces control characters. `bytes`: also those bytes from 0x80 to 0x9f that are no UTF-8. */
 static char *clean(char *text, bool bytes) {
     for (unsigned char *at = (unsigned char *)text; *at != '\0';) {
         size_t length = json_utf8_length((const char *)at);

@@ -17,16 +17,16 @@
 
 #define CLI_VERSION MEMCTX_VERSION /* set by the Makefile */
 
-/* In the command that `make static` links: why it loads no library (tools/static/alone.c). In any
- * other command the address is NULL. */
+/* The command that `make static` links loads no libraries. This text tells the user so
+ * (tools/static/alone.c). In any other command the address is NULL. */
 extern const char cli_static_reason[] __attribute__((weak));
 
 enum cli_exit {
     CLI_DONE = 0,
-    CLI_REFUSED = 1,          /* the target refused, or an answer is incomplete */
+    CLI_REFUSED = 1,          /* the target refused, an answer is incomplete, or another failure */
     CLI_USAGE = 2,            /* a mistake on the command line */
     CLI_NO_TARGET = 3,        /* no such process, a process without the library, or no socket */
-    CLI_NOT_PERMITTED = 4,    /* the target belongs to another user */
+    CLI_NOT_PERMITTED = 4,    /* the target belongs to another user, or may not be read */
     CLI_FOUND = 5,            /* doctor --fail-on found something */
     CLI_CANNOT_EXECUTE = 126, /* run: the program cannot be executed */
     CLI_NOT_FOUND = 127,      /* run: there is no such program */
@@ -89,8 +89,8 @@ char *cli_format(const char *format, ...) CLI_PRINTF(1, 2);
  * caller frees it. */
 char *cli_quote(const char *word);
 
-/* Replaces control characters, which a terminal would obey, by '?'. Those above U+007F are found in
- * UTF-8 only. Returns `text`. */
+/* Replaces control characters, which a terminal would obey, by '?'. Finds control characters above
+ * U+007F in UTF-8 only. Returns `text`. */
 char *cli_clean(char *text);
 /* Like cli_clean, but also replaces bytes from 0x80 to 0x9f that are no UTF-8, which a terminal
  * without UTF-8 obeys. Only for text that is printed: the path of a file may have such bytes, and
@@ -106,9 +106,9 @@ int cli_next_option(int argc, char **argv, const char *letters, const struct opt
         NULL, 0, NULL, 0                                                                           \
     }
 
-/* Parse a whole number; whole seconds, as a time with a unit or a number (`maximum` is a number of
- * hours, in seconds); and a number of bytes that may end in K, M, G or T. Any other text is a usage
- * error; `what` names the argument in the message. */
+/* Parse a whole number; whole seconds, as a time with a unit or a number; and a number of bytes
+ * that may end in K, M, G or T. Any other text is a usage error; `what` names the argument in the
+ * message. cli_parse_seconds shows `maximum`, which is in seconds, as whole hours. */
 int64_t cli_parse_number(const char *what, const char *text, int64_t minimum, int64_t maximum);
 int64_t cli_parse_seconds(const char *what, const char *text, int64_t minimum, int64_t maximum);
 int64_t cli_parse_bytes(const char *what, const char *text);

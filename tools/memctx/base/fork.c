@@ -54,7 +54,8 @@ FILE *fork_bounded(pid_t parent, unsigned cpu_s, int fd) {
     sigset_t signals;
     fork_follow(parent);
     setrlimit(RLIMIT_CORE, &no_core);
-    /* The signal of the limit ends the process, also if the caller of the command ignores it. */
+    /* SIGXCPU, which the kernel sends at the limit, must end this process even if the caller of the
+     * command ignores or blocks it. */
     signal(SIGXCPU, SIG_DFL);
     sigemptyset(&signals);
     sigaddset(&signals, SIGXCPU);

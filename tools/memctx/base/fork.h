@@ -11,9 +11,9 @@
 void fork_follow(pid_t parent);
 /* Lets the kernel end this process when it has used `cpu_s` more seconds of processor time. */
 void fork_bound_time(unsigned cpu_s);
-/* fork_follow for a child that reads files, which may be damaged: the kernel also ends the child
- * after `cpu_s` seconds of processor time, and writes no core file. Returns a stream that writes to
- * `fd`; if there is no memory for one, ends this process. */
+/* For a child that reads files, which may be damaged: calls fork_follow, lets the kernel end the
+ * child after `cpu_s` seconds of processor time, and forbids a core file. Returns a stream that
+ * writes to `fd`; if there is no memory for one, ends this process. */
 FILE *fork_bounded(pid_t parent, unsigned cpu_s, int fd);
 /* Closes every descriptor from `first` on. */
 void fork_close_from(int first);

@@ -13,7 +13,7 @@
 
 #include "base/terminal.h"
 
-/* With its indentation of 5 columns, a table in the manual page then fits 80 columns. */
+/* The manual page indents a table by 5 columns, so a table of this width fits 80 columns. */
 #define COLUMNS_OF_FILE 75
 
 static size_t longest_line(const char *text) {

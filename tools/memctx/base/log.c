@@ -67,7 +67,7 @@ bool log_is_broken(void) {
 
 int log_finish(int code) {
     if (state.broken != 0)
-        cli_warn("could not write the output; %s; free some space, or write it elsewhere",
+        cli_warn("could not write the output; %s; write it to a file, or keep its reader running",
                  strerror(state.broken));
     return state.lost_any ? CLI_REFUSED : code;
 }

@@ -14,8 +14,8 @@
 
 /* Returns a stream for the text of one line or of several whole lines. */
 FILE *log_begin(void);
-/* Writes the text. Tells on standard error when lines are lost, and when the log can be written
- * again. */
+/* Writes the text that the stream of log_begin has collected. Tells on standard error when lines
+ * are lost, and when the log can be written again. */
 void log_end(void);
 bool log_is_broken(void);
 /* Returns `code`; CLI_REFUSED if a line was lost. Prints why, if the log is broken. */

@@ -32,7 +32,8 @@ static void end_by_signal(int number) {
     raise(number); /* ends the process when this handler returns and unblocks the signal */
 }
 
-/* Leaves the signals that the verb handles, or that the caller ignores. */
+/* Installs end_by_signal for signals that have the default action. Signals that the verb handles,
+ * or that the caller of the command ignores, keep their action. */
 static void remove_on_signals(void) {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
@@ -74,7 +75,7 @@ static bool is_foreign(const char *name, int fd) {
 }
 
 /* Reads where a symbolic link leads. Returns the length of `target`; 0 or less: `name` is no link.
- * *foreign: is_foreign, of the link that was read. */
+ * *foreign receives the result of is_foreign for the link that was read. */
 static ssize_t read_link(const char *name, char *target, size_t size, bool *foreign) {
     int fd = open(name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
     ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, size);
@@ -119,8 +120,8 @@ bool output_is_terminal(const char *path) {
     return is_terminal;
 }
 
-/* Returns the name that the complete file gets; NULL: `path` is written to directly. `status` is
- * that of an existing file, else NULL. The caller frees the text. */
+/* Returns the name that the complete file gets; NULL: `path` is written to directly. `status`: the
+ * status of the existing file; NULL: there is no file. The caller frees the text. */
 static char *find_final_name(const char *path, const struct stat *status) {
     struct stat found;
     if (status && (!S_ISREG(status->st_mode) || is_open_as(status, STDOUT_FILENO) ||

@@ -23,7 +23,7 @@ struct output {
                         directly */
     char *temporary; /* path of the temporary file; NULL: `path` is written to directly */
     int fd;
-    unsigned mode; /* permissions of the file that is replaced; all if there is none */
+    unsigned mode; /* permissions of the file that is replaced; 0666 if there is none */
 };
 
 /* True if what is written to `path` appears on a terminal: `path` is a terminal, or "-", and
@@ -40,7 +40,8 @@ FILE *output_gzip(int fd, int level);
 /* Completes the file, and gives it its final name. */
 void output_finish(struct output *output);
 /* Writes `length` bytes as the text of an HTML element: the characters that HTML reserves are
- * escaped, and bytes that are not UTF-8 are replaced by U+FFFD. A 0 stands behind the bytes. */
+ * escaped, and bytes that are not UTF-8 are replaced by U+FFFD. The byte behind `text` must be 0.
+ */
 void output_put_html(FILE *file, const char *text, size_t length);
 
 #endif
