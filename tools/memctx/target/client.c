@@ -147,7 +147,7 @@ bool client_read(struct client *client, enum wire_type type, const void *body, s
             return false;
         tell_wait(client);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_MS * 1000000L}, NULL);
-        /* If that fails, `failure` keeps the first reason. */
+        /* If there is no new connection, `failure` keeps the reason of the request that failed. */
         if (!reconnect(client) || !check_program(client, failure))
             return false;
         client->paused = !begins;
@@ -348,7 +348,8 @@ static bool connect_once(struct client *client, const struct process_facts *fact
                             "%s accepts no connection; it may be frozen (a paused container), hang "
                             "or be swapped out; memctx dump --outside %d does not wait for it",
                             name_process((char[NAMED_BYTES]){0}, client, facts), (int)facts->pid);
-        /* For the verbs that read this is as if there were no socket: they read from outside. */
+        /* CLI_NO_TARGET, as for a process without a socket: verbs that only read then read the
+         * process's memory. */
         if (fd == SOCKETS_NEED_SETUID)
             return cli_fail(failure, CLI_NO_TARGET,
                             "%s takes root for another user, because it is in a user namespace; "
@@ -359,8 +360,8 @@ static bool connect_once(struct client *client, const struct process_facts *fact
             continue;
         }
         /* A process with this pid in another pid namespace may have left a socket, too, so the
-         * search goes on after a failure. The reason is that of the first socket, since the
-         * likeliest directory comes first. */
+         * search goes on after a failure. *failure keeps the reason of the first socket, because
+         * the likeliest directory comes first. */
         struct cli_failure further, *why = reached ? &further : failure;
         client->fd = fd;
         reached = true;

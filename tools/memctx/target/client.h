@@ -26,7 +26,7 @@ struct client {
     int fd;
     /* NULL: the process answers. Otherwise its memory is read, and there is no connection. */
     struct outside *outside;
-    /* the process, for connecting again; the caller owns the facts */
+    /* the facts about the process, for connecting again; the caller owns them */
     const struct process_facts *facts;
     bool hurry;    /* the deadlines are short (client_connect) */
     bool closed;   /* the last question failed because the process had closed the connection */
@@ -34,8 +34,9 @@ struct client {
     int answer_ms; /* the longest wait for the first byte of an answer */
     struct wire_hello hello;
     char source[64]; /* "pid N", for messages */
-    /* Set between WIRE_DUMP_BEGIN and WIRE_DUMP_END if the process may have given ids to other
-     * paths, because this command paused for WIRE_DUMP_QUIET_MS or had to connect again. */
+    /* Set between WIRE_DUMP_BEGIN and WIRE_DUMP_END if the process may have given ids of contexts
+     * to other call paths, because this command paused for WIRE_DUMP_QUIET_MS or had to connect
+     * again. */
     bool paused;
     int64_t answered_ms; /* clock_now_ms of the last answer */
 };
@@ -51,8 +52,8 @@ struct client_answer {
  * and after 3 seconds for one answer, for a caller that looks at many processes. */
 bool client_connect(struct client *client, const struct process_facts *facts, bool hurry,
                     struct cli_failure *failure);
-/* Opens the process's memory instead of its socket (outside/outside.h). `why`: the reason, for the
- * user. */
+/* Opens the process's memory instead of its socket (outside/outside.h). `why`: tells the user why
+ * the socket is not used. */
 bool client_open_outside(struct client *client, const struct process_facts *facts, const char *why,
                          struct cli_failure *failure);
 /* Returns true if client_connect failed because the process has the library but no socket, so that

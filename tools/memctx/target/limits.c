@@ -191,8 +191,8 @@ struct group_files {
     const char *reclaimable[3]; /* keys in memory.stat; NULL: no further one */
 };
 
-/* Takes a limit if it is wanted. Returns the place for its name; NULL: it is not wanted. Of two
- * equally good limits the first one stays in front. */
+/* Takes a limit if it is wanted. Returns the entry, in which the caller then sets `from`; NULL: the
+ * limit is not wanted. Of two equally good limits the first one stays in front. */
 static struct limits_found *take(const struct search *search, int64_t bytes, int64_t left_bytes) {
     struct limits_left *all = search->all;
     struct limits_found *found = search->smallest;

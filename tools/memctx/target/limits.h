@@ -32,7 +32,7 @@ struct limits_mounts {
 struct limits_found {
     int64_t bytes;      /* the limit */
     int64_t left_bytes; /* bytes that may still be taken, at least 0; or LIMITS_UNKNOWN */
-    uint64_t group;     /* number of the control group that has the limit; 0: no group has it */
+    uint64_t group;     /* inode number of the folder of the group with the limit; 0: no group */
     char from[320];     /* "memory.max of /a/b", for messages; a long path lacks its middle */
 };
 
@@ -47,7 +47,7 @@ static inline bool limits_counts_addresses(const struct limits_found *limit) {
 /* A control group whose memory.high is used up, so that the kernel makes its threads wait. */
 struct limits_throttled {
     int64_t high_bytes;
-    int64_t used_bytes; /* without what the kernel can drop */
+    int64_t used_bytes; /* without memory that the kernel can take back */
     int waited_percent; /* share of the last minute in which at least one task waited for memory */
     char group[256];    /* a long path lacks its middle */
 };
@@ -69,15 +69,15 @@ void limits_read_mounts(struct limits_mounts *mounts, const char *root);
 bool limits_find_smallest(const struct limits_mounts *mounts, pid_t pid,
                           struct limits_found *found);
 /* Finds all limits of limits_find_smallest except memory.high, and CommitLimit of the machine if
- * vm.overcommit_memory is 2, and how much each of them leaves at this moment. The one that leaves
- * least comes first. The limit of a cgroup counts all its
- * processes, RLIMIT_AS counts address space. In a cgroup, the contents of files and reclaimable
- * caches of the kernel count as left, and swap does not. A limit is left out if its use cannot be
- * read. The member `from` is "memory.max of cgroup /a/b". */
+ * vm.overcommit_memory is 2, and how much each of them leaves at this moment. The limit that leaves
+ * least comes first. The limit of a cgroup counts all its processes, RLIMIT_AS counts address
+ * space. In a cgroup, the contents of files and reclaimable caches of the kernel count as left, and
+ * swap does not. A limit is left out if its use cannot be read. The member `from` is "memory.max of
+ * cgroup /a/b". */
 void limits_find_left(const struct limits_mounts *mounts, pid_t pid, struct limits_left *left);
-/* Finds a control group, that of the process or one above it, that has used up its memory.high, and
- * whose tasks waited for memory for a twentieth of the last minute or longer. Of more such groups,
- * finds the innermost. False: there is none. */
+/* Finds the innermost control group, from the process's own outwards, that has used up its
+ * memory.high and has tasks that waited for memory for a twentieth of the last minute or longer.
+ * False: there is no such group. */
 bool limits_find_throttled(const struct limits_mounts *mounts, pid_t pid,
                            struct limits_throttled *throttled);
 /* Finds the file of the process's memory pressure: the file of its cgroup, or of the nearest cgroup

@@ -46,7 +46,7 @@ bool note_read(struct note *note, const char *text) {
         note->predicted_bytes = model_tame(note->predicted_bytes);
     note->before_bytes = model_tame(note->before_bytes);
     note->after_bytes = model_tame(note->after_bytes);
-    return read >= 7; /* notes of earlier versions have no `waiting` and no ids */
+    return read >= 7; /* notes of earlier versions have no `waiting`, no `sum` and no ids */
 }
 
 void note_add_id(struct note *note, uint32_t id) {

@@ -19,8 +19,8 @@ struct note {
     /* trim: the resident set before and after; otherwise: the waste before, and 0 */
     int64_t before_bytes, after_bytes;
     int64_t waiting; /* trim: threads that give back their part with their next malloc */
-    /* Not of a trim: the sum of the contexts' ids (WIRE_UNKNOWN: not known), and the ids if these
-     * are at most NOTE_IDS_MAX. */
+    /* Not set for a trim: the sum of the contexts' ids (WIRE_UNKNOWN: not known), and the ids
+     * themselves if there are at most NOTE_IDS_MAX. */
     int64_t id_sum;
     size_t id_count;
     uint32_t ids[NOTE_IDS_MAX];

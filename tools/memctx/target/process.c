@@ -165,8 +165,8 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     return true;
 }
 
-/* Returns how far the boot clock of the process's time namespace is ahead, in ticks. Returns 0
- * where the kernel has no time namespaces. */
+/* Returns how far the boot clock of the process's time namespace is ahead of the machine's, in
+ * ticks. Returns 0 where the kernel has no time namespaces. */
 static int64_t clock_offset_ticks(pid_t pid) {
     char text[256];
     long long seconds = 0, nanoseconds = 0;
@@ -389,7 +389,7 @@ bool process_matches(const struct process_facts *facts, const char *glob) {
 
 bool process_has_name(const struct process_facts *facts, const char *word) {
     char target[PATH_MAX], argument[256];
-    if (word[0] == '\0') /* a script's variable was not set; a process may have an empty name */
+    if (word[0] == '\0') /* as a script passes an unset variable; a process may have no name */
         return false;
     if (strcmp(facts->name, word) == 0 ||
         (read_exe(facts, target, sizeof target) && is_base_name(target, word)))
@@ -405,8 +405,8 @@ bool process_has_name(const struct process_facts *facts, const char *word) {
     return is_program;
 }
 
-/* Adds the restrictions of all threads, because one thread's filter of system calls ends the
- * control thread. Returns true if there is a control thread. */
+/* Adds the restrictions of the threads, because one thread's filter of system calls ends the
+ * control thread. Stops at the control thread. Returns true if there is one. */
 static bool read_threads(struct process_facts *facts) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task", (int)facts->pid);
@@ -518,8 +518,9 @@ void process_explain_no_socket(const struct process_facts *facts, char *reason, 
                  "MEMCTX_CONTROL=always");
         return;
     }
+    /* With MEMCTX_CONTROL=always, no_new_privs does not keep the control thread from starting. */
     if (is_always && all.seccomp == 0)
-        all.no_new_privileges = false; /* did not end the control thread */
+        all.no_new_privileges = false;
     if (!thread && explain_sandbox(&all, reason, bytes))
         return;
     if (explain_directories(facts, detail, sizeof detail)) {

@@ -80,7 +80,7 @@ const char *process_find_variable(const struct process_facts *facts, const char 
  * the text. */
 char *process_program(const struct process_facts *facts);
 /* Returns true if `word` is the process's name in the kernel, the file name of its program or of
- * its first argument, or the name that process_program returns. */
+ * its argument 0, or the name that process_program returns. */
 bool process_has_name(const struct process_facts *facts, const char *word);
 /* Returns true if the shell pattern matches the name of the program (process_program) or the
  * process's name in the kernel. */

@@ -221,7 +221,8 @@ static char *find_interpreter(char *line) {
     return at[0] != '\0' ? at : NULL;
 }
 
-/* Checks a program; for a script checks its interpreter, which has the next level. */
+/* Checks a program; for a script, checks its interpreter. `level`: the number of scripts that led
+ * to this program. */
 static bool check_level(const char *path, int level, struct cli_failure *failure) {
     char head[256] = "";
     int fd = open(path, O_RDONLY | O_CLOEXEC);

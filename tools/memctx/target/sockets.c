@@ -163,7 +163,7 @@ static int connect_as(uid_t uid, int directory, const char *name, int patience_m
     int fd = connect_to(directory, name, patience_ms);
     if (!appear_as(0)) /* cannot happen: the real and the saved user are still root */
         cli_die(CLI_REFUSED, "cannot be root again; %s; start memctx anew", strerror(errno));
-    /* a change of the user resets both */
+    /* a change of the user resets these two */
     prctl(PR_SET_DUMPABLE, dumpable);
     prctl(PR_SET_PDEATHSIG, death_signal);
     return fd;

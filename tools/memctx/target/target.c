@@ -22,12 +22,12 @@ struct name_search {
     const char *word;
     pid_t *found;
     size_t count;
-    /* processes of that name that cannot be asked: they lack the library, or belong to another user
-     */
+    /* processes of that name that cannot be asked: they lack the library, or this user may not
+     * examine them */
     size_t without_library, closed;
 };
 
-/* Counts the process in the search if it has the name that is searched. */
+/* Counts the process in the search if it has the name that the user gave. */
 static bool visit_process(pid_t pid, void *argument) {
     struct name_search *search = argument;
     struct process_facts facts;
@@ -146,7 +146,8 @@ static bool open_stopped(struct target *target, struct cli_failure *failure) {
                                failure);
 }
 
-/* `unreadable`: why the memory of the process cannot be read; NULL: the verb needs the socket. */
+/* `unreadable`: why the memory of the process cannot be read; NULL: the verb needs a process that
+ * runs. */
 static _Noreturn void die_stopped(const struct process_facts *facts,
                                   const struct cli_failure *unreadable) {
     bool traced = facts->state == 't';
@@ -361,7 +362,8 @@ bool target_can_be_watched(const char *word, int *code) {
     int status;
     pid_t child = -1;
     fflush(NULL);
-    /* The child prints the message and ends with its code. Names never stand for files here. */
+    /* The child prints the message and ends with its code. A word with a slash is a file, and is
+     * refused below, in this process. */
     if (!strchr(word, '/') && (child = fork()) == 0) {
         open_target(&target, word, USE_WATCH);
         _exit(CLI_DONE);

@@ -41,7 +41,8 @@ void target_open_socket(struct target *target, const char *word);
  * process that stays stopped. A process that does not answer is read from outside. */
 void target_open_running(struct target *target, const char *word);
 /* Returns true if target_open_running can open the process now. If not, prints the message of
- * target_open_running and sets *code to its exit code. A file ends the command. */
+ * target_open_running and sets *code to its exit code. A word with a slash is a file, and ends the
+ * command. */
 bool target_can_be_watched(const char *word, int *code);
 /* Makes target_open read every process from outside. */
 void target_read_outside(void);
@@ -58,8 +59,8 @@ struct target_load_options {
     bool held;
 };
 /* Writes the answers that target_load would load, with pages, mappings and the counters of each
- * mark, into a file in the form of snapshot/stream.h. Needs memory for one answer, whatever the
- * target holds. A write that failed shows in ferror(file). */
+ * mark, into a file in the form of snapshot/stream.h. Needs memory for one answer and for the list
+ * of marks, whatever the target holds. A write that failed shows in ferror(file). */
 void target_stream(struct target *target, FILE *file);
 /* Loads a dump of the process, or the file, into the model. Ends the command on a failure. */
 void target_load(struct target *target, struct model *model,
