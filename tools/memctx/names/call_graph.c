@@ -15,8 +15,8 @@
 #include "base/cli.h"
 
 #define SITES_MAX 4096 /* greatest number of call sites of one function */
-#define LEVELS_MAX 64
-#define ORIGINS_MAX 8 /* greatest number of steps from a function to its declaration */
+#define LEVELS_MAX 64  /* greatest depth of nested blocks and inlined functions */
+#define ORIGINS_MAX 8  /* greatest number of steps from a function to its declaration */
 
 /* A function, and the DIE of the declaration or abstract function that it is an instance of. */
 struct instance {

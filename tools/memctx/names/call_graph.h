@@ -45,7 +45,8 @@ struct node {
     bool complete_to_malloc;
 };
 
-/* Nodes that stand for no function of a module. */
+/* Nodes that stand for no function of a module: malloc and its family; any function of the C
+ * library; an unknown function. */
 enum { NODE_ALLOCATOR, NODE_LIBC, NODE_UNKNOWN, NODES_FIXED };
 
 /* A module, and tables for looking up its functions. */

@@ -29,6 +29,7 @@ struct ranges {
     size_t count, capacity;
 };
 
+/* A unit of DWARF: the description of one compiled source file. */
 struct unit {
     Dwarf_Die die;
     struct ranges functions;

@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Opens a file for reading if it is a regular file. `root_of`: the path, and each symbolic link on
- * it, begins at the root folder of this process; 0: at that of this command. Returns -1 if there is
- * no such file, or if it is not a regular file. */
+/* Opens a file for reading if it is a regular file. `root_of`: pid of a process; the path, and each
+ * symbolic link on it, begins at the root folder of that process. 0: at the root folder of this
+ * command. Returns -1 if there is no such file, or if it is not a regular file. */
 int plain_file_open(pid_t root_of, const char *path);
 /* Returns false if an open of the path may block or act. True also if there is no such file. */
 bool plain_file_is_harmless(const char *path);

@@ -320,7 +320,7 @@ static void resolve_generated(const struct wish *wishes, size_t count,
     free(found);
 }
 
-/* --- all of them ------------------------------------------------------------------------- */
+/* --- all modules ------------------------------------------------------------------------- */
 
 static size_t collect_wishes(const struct model *model, const bool *only, struct wish *wishes) {
     bool *wanted = cli_alloc(model->frame_count, sizeof *wanted);
