@@ -24,7 +24,7 @@
 #define PAGE_NUMBERS (16 + WIRE_OCCUPANCY_BINS + 1)
 /* The flags of a context that a model keeps (not those of enum model_flags). */
 #define MODEL_FLAGS (WIRE_CONTEXT_PARTIAL | WIRE_CONTEXT_LATE | WIRE_CONTEXT_RECURSIVE)
-#define MODEL_EXITED "exited" /* JSON key for the view of all exited threads */
+#define MODEL_EXITED "exited" /* JSON key for the view of the thread with tid 0 */
 
 /* The figures of a context, in bytes and counts, in the order and with the names of the JSON. Some
  * come from struct wire_sums, the others from page records (figures.h). */
@@ -192,7 +192,7 @@ struct model_context {
 };
 
 struct model_thread {
-    uint32_t tid; /* 0: all exited threads together */
+    uint32_t tid; /* 0: the exited threads, and those that use the shared heap, together */
     char name[17];
 };
 
@@ -229,7 +229,7 @@ struct model_id {
     uint32_t id, index;
 };
 
-/* The sums over all contexts at a moment of a recording. */
+/* The figures of the whole process at a moment of a recording. */
 struct model_moment {
     uint64_t wall_ns; /* CLOCK_REALTIME */
     double uptime_s;

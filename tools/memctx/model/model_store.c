@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * model_store.c - stores frames, figures and totals. Contexts with equal ones share one copy.
+ * model_store.c - stores frames, figures and totals. Contexts may share a frame or totals;
+ * contexts in which nothing was ever allocated share their figures.
  */
 #include <stdlib.h>
 #include <string.h>

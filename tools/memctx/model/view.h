@@ -50,7 +50,7 @@ enum view_sort view_parse_sort(const char *option, const char *word);
 /* Returns true if the key is a number of chunks or calls, not of bytes. */
 bool view_counts(enum view_sort sort);
 const char *view_sort_word(enum view_sort sort);
-/* Returns true if the key is a figure of pages, which a recording does not have. */
+/* Returns true if the key is a figure of pages, which many moments of a recording lack. */
 bool view_needs_pages(enum view_sort sort);
 /* Returns the figure of the sort key; 0 if it is unknown. */
 int64_t view_key(const struct model_totals *totals, enum view_sort sort);

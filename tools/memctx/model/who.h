@@ -3,8 +3,9 @@
  * who.h - names who allocates: the functions of a call path that tell a reader something.
  *
  * A path has frames that say little: wrappers of malloc, the inside of the C++ and Rust libraries,
- * the start of a thread, the loop of an interpreter. who_write leaves these out. Tables in who.c
- * decide which functions are left out. An inlined function counts as a function of its own.
+ * the start of a thread, the loop of an interpreter. who_write leaves these out. The tables in
+ * who_tables.c decide which functions are left out. An inlined function counts as a function of its
+ * own.
  *
  * A step is one function of a path. It is identified by a context and by the index of the function
  * in the names of the context's frame.

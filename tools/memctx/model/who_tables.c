@@ -135,8 +135,8 @@ static const struct who_row functions[] = {
     {"AllocSetRealloc*", WHO_ALLOCATOR, NULL},
     {"ngx_alloc", WHO_ALLOCATOR, NULL},
     {"ngx_p*alloc*", WHO_ALLOCATOR, NULL},
-    /* of servers: BIND, OpenLDAP, Samba, Apache, PostgreSQL, MariaDB, HAProxy, Unbound, Dovecot,
-     * Mosquitto, Postfix, Erlang; of Ruby and PHP */
+    /* Wrappers of malloc in servers (BIND, OpenLDAP, Samba, Apache, PostgreSQL, MariaDB, HAProxy,
+     * Unbound, Dovecot, Mosquitto, Postfix, Erlang) and in Ruby, PHP and Python. */
     {"isc__mem_*", WHO_ALLOCATOR, NULL},
     {"isc_*mempool_get", WHO_ALLOCATOR, NULL},
     {"ber_mem*alloc*", WHO_ALLOCATOR, NULL},

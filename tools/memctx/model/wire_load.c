@@ -295,7 +295,8 @@ bool loader_link(struct loader *loader) {
 
 #define HEAPS_MAX (1U << 20)
 
-/* Makes the first thread, which stands for all exited threads. */
+/* Makes the thread with index 0, which stands for all threads that have exited and for those that
+ * use the shared heap. */
 static void add_exited(struct loader *loader) {
     struct model *model = loader->model;
     if (model->thread_count == 0) {
@@ -345,8 +346,8 @@ static bool take_remote(struct loader *loader, struct loader_records *records) {
     return true;
 }
 
-/* Makes the views of the model, in the order of the contexts, in which they arrived. Thread 0
- * stands for all threads that have exited. Several heaps may belong to it, so their views are added
+/* Makes the views of the model, in the order of the contexts, in which they arrived. The heaps of
+ * exited threads and the shared heap belong to thread 0, so their views of one context are added
  * up. */
 static void place_views(struct loader *loader) {
     struct model *model = loader->model;
@@ -478,7 +479,7 @@ static bool take_survey(struct loader *loader, struct loader_records *records) {
     return true;
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- pieces ---------------------------------------------------------------------------------- */
 
 bool loader_take_piece(struct loader *loader, enum wire_part part, const void *bytes, size_t length,
                        uint64_t *next) {

@@ -45,7 +45,7 @@ struct loader {
     uint64_t took_ns; /* time that the target took for all answers */
     struct loader_view *views;
     size_t view_count;
-    uint32_t *thread_of; /* index of each heap's thread; 0: the thread has exited */
+    uint32_t *thread_of; /* index of each heap's thread; 0: no thread has the heap for itself */
     size_t heap_count;
     /* Capacities of the arrays. */
     size_t context_room, module_room, view_room, remote_room, page_room, share_room, resize_room;

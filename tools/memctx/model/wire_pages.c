@@ -13,7 +13,8 @@ static uint32_t page_context(const struct loader *loader, uint32_t id) {
     return index != WIRE_NONE || loader->partial ? index : loader->model->context_count > 1;
 }
 
-/* Returns the figures to which the bytes in pages are added. */
+/* Returns the figures to which the bytes in pages are added. With loader->held these are `spare`,
+ * from which take_held adds the bytes to that array. */
 static struct model_figures *figures_of(const struct loader *loader, uint32_t index,
                                         struct model_figures *spare) {
     struct model *model = loader->model;
