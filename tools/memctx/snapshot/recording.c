@@ -314,8 +314,8 @@ static bool take_pieces(struct snapshot_replay *reader) {
 }
 
 /* Sets the figures that come from single pages to WIRE_UNKNOWN, because a recording has none; and
- * those that are sums over the pages of a context, unless the moment is paged. Of all pages
- * together it has the bytes (record.h), except in recordings of older libraries. */
+ * those that are sums over the pages of a context, unless the moment is paged. A recording has the
+ * bytes of all pages together (record.h), unless an older library wrote it. */
 static void forget_pages(struct model *model, const struct recording_moment *found) {
     const struct record_pages *pages = &found->pages;
     bool paged = found->moment.paged != 0;

@@ -169,7 +169,7 @@ static char *read_file(const char *path, size_t *length, enum kind *kind,
         used += got;
         *kind = kind_of(bytes, used);
         too_long = is_too_long(*kind, used) || is_too_long(*kind, size);
-        /* no JSON has a 0 byte, but a damaged file may have very many behind it */
+        /* no JSON has a 0 byte, but a damaged file may have very many at its end */
         if (*kind == KIND_OTHER || too_long ||
             (*kind == KIND_JSON && memchr(bytes + used - got, '\0', got)))
             break;

@@ -134,7 +134,7 @@ enum snapshot_modules {
     MODULES_ID_LENGTH = 5,
     MODULES_ID = 6,      /* bytes: the build-id */
     MODULES_CLOSED = 7,  /* 1 after dlclose */
-    MODULES_SYMBOLS = 8, /* text: the file or other source of the module's names */
+    MODULES_SYMBOLS = 8, /* text: the source of the module's names, or why it has none */
 };
 
 /* Functions at addresses. A row with INLINED 0 begins the list of one address: the function that
@@ -227,7 +227,7 @@ static inline void snapshot_begin_rest(uint64_t rest[SNAPSHOT_TOTALS_COUNT],
 }
 
 enum snapshot_threads {
-    THREADS_TID = 1,  /* 0: all exited threads together */
+    THREADS_TID = 1,  /* 0: the exited threads, and those in the shared heap, together */
     THREADS_NAME = 2, /* text */
 };
 
