@@ -45,8 +45,8 @@ static const struct dictionary_layout layout = {
     .function = {.name = 1, .system_name = 2, .file = 3},
 };
 
-/* The order of the profiles. The figures of pages come last: a model without pages gets the first
- * values_count profiles. */
+/* The order of the profiles. The figures of pages come last, and the resident bytes last of all,
+ * because a model gets the first values_count profiles. */
 static const enum values_type order[TYPES] = {
     TYPE_INUSE_SPACE, TYPE_INUSE_OBJECTS, TYPE_ALLOC_SPACE, TYPE_ALLOC_OBJECTS, TYPE_RESERVED,
     TYPE_WASTE,       TYPE_HOLES,         TYPE_PINNED,      TYPE_RESIDENT,

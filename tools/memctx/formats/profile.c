@@ -178,7 +178,7 @@ uint32_t profile_string_number(struct profile_numbers *numbers, const char *text
 static const struct {
     const char *name, *unit;
     enum view_sort metric;
-    bool of_pages; /* left out if the model has no pages */
+    bool of_pages; /* left out if the model has no sums over pages */
 } profiles[] = {
     {"requested", "bytes", VIEW_SORT_REQUESTED, false},
     {"waste", "bytes", VIEW_SORT_WASTE, true},

@@ -50,7 +50,7 @@ uint32_t profile_string_number(struct profile_numbers *numbers, const char *text
  */
 void profile_write_folded(const struct model *model, FILE *file, enum view_sort metric);
 /* Writes speedscope's JSON: a profile for each of five metrics, those of pages only if the model
- * has pages. */
+ * has sums over pages. */
 void profile_write_speedscope(const struct model *model, FILE *file);
 /* Writes CSV (RFC 4180), one line for each context: ids, frame and all figures. The field of an
  * unknown figure is empty. */

@@ -61,7 +61,7 @@ static void print_figures(const struct model_totals *totals, const struct render
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
-    /* a recording has requested bytes, but no figures of pages */
+    /* a moment of a recording always has requested bytes, but often no figures of pages */
     if (totals->reserved_bytes == WIRE_UNKNOWN) {
         printf("%s requested in %s chunk%s",
                render_bytes(requested, totals->requested_bytes, human),

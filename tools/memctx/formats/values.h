@@ -23,8 +23,8 @@ enum values_type {
 
 /* Name and unit of each type. */
 extern const char *const values_types[TYPES][2];
-/* Returns how many types a profile has, counted from the first. A model without pages, as of a
- * recording, has only the types before TYPE_RESERVED. */
+/* Returns how many types a profile has, counted from the first. A moment of a recording lacks the
+ * last type, and often all types from TYPE_RESERVED on. */
 size_t values_count(const struct model *model);
 
 /* Returns a row of figures for each context, by its index; the caller frees the rows. A context

@@ -197,7 +197,7 @@ const makeGraphView = (model, page) => {
   const zoomOut = () => {
     graph.root = graph.at = 0;
   };
-  // Called when the reader has chosen a thread: what changed is known of all threads only.
+  // Called when the reader has chosen a thread: changes are known only for all threads together.
   const leaveChange = () => {
     if (graph.kind === "change") setKind("outward");
     zoomOut();

@@ -3,8 +3,8 @@
    moments of one process, or the list of all processes. The page sends GET requests only. */
 "use strict";
 (() => {
-  const BANDS = 8,
-    SAMPLES = 3600; // rows of the table; most samples, as many as the server keeps
+  const BANDS = 8, // rows of the table
+    SAMPLES = 3600; // greatest number of samples, as many as the server keeps
   const word = location.pathname.match(/\/p\/[^/]+\/?$/);
   const base = new URL(
     word ? location.pathname.replace(/\/?$/, "/") : location.pathname,

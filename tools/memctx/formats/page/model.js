@@ -104,7 +104,7 @@ const makeModel = (data) => {
 
   const threadTitle = (k) => {
     const [tid, name] = data.threads.list[k];
-    return tid === 0 ? "threads that have ended" : `${name || "?"} (${tid})`;
+    return tid === 0 ? "exited and new threads" : `${name || "?"} (${tid})`;
   };
   // Takes the figures of one thread instead of all threads; -1: of all threads.
   const setThread = (k) => {

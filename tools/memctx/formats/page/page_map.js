@@ -75,7 +75,7 @@ const makePageMapView = (model) => {
       cell.owner >= 0
         ? map.now
           ? pathOf(cell.owner, 3)
-          : "a context of its own"
+          : "a page of one context"
         : cell.shares.length
           ? "shared: "
             + cell.shares
