@@ -135,8 +135,8 @@ static void write_contexts(struct json_writer *json, const struct model *model) 
 
 /* --- the page map ---------------------------------------------------------------------------- */
 
-/* A cell of the page map: a number of adjacent pages. Its owner, kind and state are those of the
- * page with most touched bytes. */
+/* A cell of the page map: one page, or a group of neighbouring pages. Its owner, kind and state are
+ * those of the page with most touched bytes. */
 struct cell {
     uint64_t start, bytes, touched;
     int64_t live_bytes;
@@ -168,9 +168,9 @@ static struct cell *make_cells(const struct model *model, size_t *count) {
 }
 
 /* A cell is written as a list: KiB from the start of the cell before, size in KiB, touched KiB,
- * live bytes, owner's context or -1, kind, state, pages, live chunks, capacity, age of the oldest
- * chunk in seconds. In a mixed page, the contexts with most live blocks follow (SHARES_SHOWN at
- * most), each with the number of these blocks. */
+ * live bytes, owner's context or -1, kind, state, pages, live chunks, capacity, seconds since the
+ * oldest of the pages was made. In a mixed page, the contexts with most live blocks follow
+ * (SHARES_SHOWN at most), each with the number of these blocks. */
 #define SHARES_SHOWN 3
 
 static void write_cell(struct json_writer *json, const struct model *model, const struct cell *cell,

@@ -25,8 +25,8 @@ ASSET(asset_program,
 ASSET(asset_live_page, FILE_OF("live.html"));
 ASSET(asset_live_program, FILE_OF("live.js"));
 
-/* Writes JSON into a script element, where only "<" can begin what HTML understands, such as the
- * element's end. JSON has "<" in strings only, so it can be escaped there. */
+/* Writes JSON into a script element, where only "<" can begin markup, such as the end of the
+ * element. JSON has "<" in strings only, so it can be escaped there. */
 static void put_escaped(FILE *file, const char *text, size_t length) {
     for (const char *end = text + length; text < end;) {
         const char *mark = memchr(text, '<', (size_t)(end - text));

@@ -23,7 +23,7 @@ struct rule_range {
 /* The code of an object that rules match. */
 struct rule_object {
     const struct model_module *module;
-    bool unreadable;            /* the library itself cannot read the names of its functions */
+    bool unreadable;            /* the library cannot read the names of the object's functions */
     enum symbols_source source; /* where the names came from, or why the file was not read */
     bool good;                  /* the whole file was read */
     struct rule_range *ranges;  /* ranges that match, by rising start, without overlap */
