@@ -53,15 +53,17 @@ void holders_make(struct holders *holders, const struct model *model);
 /* Returns true for a recorded moment that has sums over the pages of each context. `list` is NULL
  * then: single pages, ages and predictions are not known. */
 bool holders_recorded(const struct model *model);
-/* Returns true if the pages that the members alone keep in use may be more than holders_alone says:
- * a recording does not say which pages only these contexts share, nor those of a sum's contexts. */
+/* Returns true if the contexts `members` (`count` indices) may keep more pages in use alone than
+ * holders_alone says: a recording does not say which pages several contexts keep in use together,
+ * and some contexts of it are sums over others (RECORD_REST, RECORD_FORGOTTEN). */
 bool holders_know_least(const struct model *model, const uint32_t *members, size_t count);
-/* Returns the figures of a context from `list`, or from such a moment. */
+/* Returns the figures of a context from `list`, or from the recorded moment. */
 struct holder holders_look(const struct holders *holders, const struct model *model,
                            uint32_t context);
 
-/* Returns the free bytes in the members' own pages and in all mixed pages. In this file, `members`
- * is an array with an element for each context: true for the contexts that are meant. */
+/* Returns the free bytes in the members' own pages and in all mixed pages. In this and the
+ * following functions, `members` is an array with an element for each context: true for the
+ * contexts that are meant. */
 int64_t holders_free_around(const struct model *model, const bool *members);
 /* Returns the bytes that are lost by rounding all chunks of the members up to blocks, and by holes
  * in the members' own pages. */
