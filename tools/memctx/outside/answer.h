@@ -17,7 +17,7 @@ struct outside {
     char *source; /* the process or the file, for messages */
     char *path;   /* path of the core file; NULL: a process */
     struct outside_process process;
-    uint64_t runs;    /* of tasks_are_stopped, before the tables were read */
+    uint64_t runs;    /* result of tasks_are_stopped before the tables were read */
     uint64_t born_ns; /* when the process started, by CLOCK_BOOTTIME */
     struct tasks tasks;
     char *why, *how;

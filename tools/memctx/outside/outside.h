@@ -3,8 +3,8 @@
  * outside.h - answers requests for a process that does not answer itself, or for a core file.
  *
  * The library's tables are read from the target's memory, and the answers have the form of the
- * socket's (memctx/wire.h), so that no verb sees a difference. Cannot do: change anything in the
- * target; tell why a context is placed as it is, except by a rule.
+ * socket's (memctx/wire.h), so that they are loaded like answers of the socket. Cannot do: change
+ * anything in the target; tell why a context is placed as it is, except by a rule.
  *
  * A process may run on while it is read. Every pointer, index and count is checked before it is
  * used, and every loop has a bound. A table that contradicts itself is left out, and the dump says

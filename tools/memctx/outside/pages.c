@@ -3,10 +3,11 @@
  * pages.c - reads the header of each page from the target's memory. scan_content.c reads the chunks
  * in the page.
  *
- * The figures are those of src/figures, with two exceptions: pages that are alike are not put
- * together, and no page is marked as aligned. In the light form of a dump, pages of one context
- * have no figures of OS pages and no spare bytes. A page may be given back and made anew while it
- * is read, so a header that contradicts itself is skipped.
+ * The figures are those of src/figures, with three exceptions: pages that are alike are not put
+ * together, no page is marked as aligned, and pages have their ages in the light form of a dump,
+ * too. In the light form, pages of one context have no figures of OS pages and no spare bytes. A
+ * page may be given back and made anew while it is read, so a header that contradicts itself is
+ * skipped.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -63,8 +63,8 @@ struct tables {
     uint32_t *views_of; /* views_of[id of a context]: number of its views with figures */
     struct seen_heap *heaps;
     size_t heap_count, heap_last; /* heap_last: the heap that was looked up last */
-    /* Indexes of `heaps` in the order of the socket's answers: that of the target's list, in which
-     * the newest heap comes first, but with the shared heap, number 0, at the end. */
+    /* Indexes of `heaps` in the order of the socket's answers: as in the target's list, in which
+     * the newest heap comes first, except that the shared heap (number 0) comes last. */
     uint32_t *order;
     int64_t cached_slices;   /* slices of the freed spans that heaps keep */
     struct seen_view *views; /* by context, then by heap */
