@@ -72,7 +72,7 @@ void fork_close_from(int first) {
     /* by its number, because glibc has a function for this call only from 2.34 on */
     if (syscall(SYS_close_range, (unsigned)first, ~0U, 0) == 0)
         return;
-    /* Kernels before 5.9 and some filters do not know the call. */
+    /* Kernels before 5.9 do not know the call, and some seccomp filters refuse it. */
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > FDS_MAX)
         limit.rlim_cur = FDS_MAX;
     for (int fd = first; fd < (int)limit.rlim_cur; fd++)

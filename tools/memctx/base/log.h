@@ -3,8 +3,8 @@
  * log.h - standard output as a log of lines, for commands that run for days.
  *
  * A line that cannot be written, for instance because the disk is full, is lost, and the command
- * goes on. When the reader has gone, the log is broken: nothing can be written to it any more. For
- * one thread. Such a command writes nothing else to standard output.
+ * goes on. When the reader has gone, the log is broken: nothing can be written to it any more. Only
+ * one thread may use the log, and the command writes nothing else to standard output.
  */
 #ifndef MEMCTX_LOG_H
 #define MEMCTX_LOG_H

@@ -158,9 +158,9 @@ static bool is_at_once(const struct sample *from, const struct sample *at,
            allocs >= 0 && allocs < usual / EMPTY_PART;
 }
 
-/* Two marks that are set one directly behind the other, or a mark just before the first look, count
- * as one sample: removes a mark of such a pair. The last sample, which is taken now, stays; see
- * is_mark_of_now. */
+/* Two marks that are set one directly behind the other count as one sample, and so do a look and a
+ * mark just before or behind it: removes the later of two marks, and the mark beside a look. The
+ * last sample, which is taken now, stays; see is_mark_of_now. */
 static void leave_out_pairs(struct samples *judged) {
     struct sample *list = judged->samples;
     size_t kept = 1;

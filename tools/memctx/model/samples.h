@@ -55,8 +55,9 @@ void samples_keep(struct samples_look *look, struct model *model);
 void samples_make(struct samples *samples, struct model *model, const struct samples_look *earlier,
                   size_t earlier_count);
 /* Returns the samples without marks that show nothing: the last mark if the program did hardly
- * anything since then, and one of two marks that were set at one time. Samples of earlier looks are
- * not left out. The caller frees the list `samples`; the rows belong to the given samples. */
+ * anything since then, one of two marks that were set at one time, and a mark that was set just
+ * before or after an earlier look. Samples of earlier looks are not left out. The caller frees the
+ * list `samples`; the rows belong to the given samples. */
 struct samples samples_to_judge(const struct samples *samples);
 /* Returns how long the machine slept between an uptime of the target and the last sample, counted
  * from the last sample at or before that uptime; 0 if there is no such sample. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* who_tables.c - the functions, source files and modules that tell a reader nothing about the
- * cause. */
+/* who_tables.c - the functions, source files and modules that tell a reader nothing about who
+ * allocates. */
 #include "model/who_tables.h"
 
 #include <fnmatch.h>
@@ -214,8 +214,8 @@ static const struct who_row functions[] = {
     {"execute_ex", WHO_INTERPRETER, NULL},
 };
 
-/* Libraries whose functions say nothing about the cause. If the tables above have no row for such a
- * function, it is WHO_LIBRARY; without a name, it is WHO_RUNTIME. */
+/* Libraries whose functions tell nothing about who allocates. If the tables above have no row for
+ * such a function, it is WHO_LIBRARY; without a name, it is WHO_RUNTIME. */
 static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
                                        "libpthread.so*", "libgcc_s.so*", "libstdc++.so*",
                                        "libmemctx.so*"};

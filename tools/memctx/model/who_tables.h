@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * who_tables.h - lists of the functions, source files and modules that tell a reader nothing about
- * the cause. who.c asks them for the kind of a function.
+ * who allocates. who.c asks them for the kind of a function.
  */
 #ifndef MEMCTX_WHO_TABLES_H
 #define MEMCTX_WHO_TABLES_H
@@ -24,7 +24,7 @@ const struct who_row *who_row_of(const char *name);
 
 /* True if the source file is of the C, C++ or Rust library; false for NULL. */
 bool who_is_library_file(const char *file);
-/* True if the functions of the module, such as libc.so.6, say nothing about the cause. */
+/* True if the functions of the module, such as libc.so.6, tell nothing about who allocates. */
 bool who_is_runtime(const char *module);
 
 #endif

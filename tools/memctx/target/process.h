@@ -65,7 +65,7 @@ enum process_library process_find_library(const struct process_facts *facts);
 enum process_library process_find_answerer(const struct process_facts *facts);
 /* Returns true if the process executes the file that this process executes: it is a child of this
  * one, or another memctx. Where all programs have the library, a command that serves or watches all
- * processes would otherwise find its own children, and these would be found by their own. */
+ * processes would otherwise find its own children, and each child would find more children. */
 bool process_is_command(const struct process_facts *facts);
 /* Reads the facts of a process that this user may ask: it has the library, has not ended, belongs
  * to this user (root: to anyone) and is not this process. Returns false for any other process. */

@@ -2,7 +2,7 @@
 /*
  * transfer.h - reads and writes the bytes of a connection to a process, each within a deadline.
  *
- * Only client.c uses these functions. They say nothing about what a request means.
+ * Only client.c uses these functions. They know nothing of the meaning of a request.
  */
 #ifndef MEMCTX_TRANSFER_H
 #define MEMCTX_TRANSFER_H
