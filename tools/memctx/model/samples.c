@@ -149,12 +149,13 @@ static bool is_mark_of_now(const struct samples *samples) {
 }
 
 /* True if the sample `at` came at once after the sample `from`, so that growth which goes on seems
- * to pause. `wide`: a neighbouring interval, from its first sample to its last one. */
+ * to pause. `neighbour`: the first and the last sample of a neighbouring interval. */
 static bool is_at_once(const struct sample *from, const struct sample *at,
-                       const struct sample *const wide[2]) {
+                       const struct sample *const neighbour[2]) {
     double seconds = at->uptime_s - from->uptime_s;
-    int64_t allocs = at->allocs - from->allocs, usual = wide[1]->allocs - wide[0]->allocs;
-    return seconds < AT_ONCE_S && seconds < (wide[1]->uptime_s - wide[0]->uptime_s) / EMPTY_PART &&
+    int64_t allocs = at->allocs - from->allocs, usual = neighbour[1]->allocs - neighbour[0]->allocs;
+    return seconds < AT_ONCE_S &&
+           seconds < (neighbour[1]->uptime_s - neighbour[0]->uptime_s) / EMPTY_PART &&
            allocs >= 0 && allocs < usual / EMPTY_PART;
 }
 
@@ -167,8 +168,8 @@ static void leave_out_pairs(struct samples *judged) {
     for (size_t i = 1; i < judged->count; i++) {
         struct sample *from = &list[kept - 1], *at = &list[i];
         bool first = kept == 1, last = i + 1 == judged->count;
-        const struct sample *wide[2] = {first ? at : from - 1, first ? at + !last : from};
-        if (last || (at->has_resident && from->has_resident) || !is_at_once(from, at, wide))
+        const struct sample *neighbour[2] = {first ? at : from - 1, first ? at + !last : from};
+        if (last || (at->has_resident && from->has_resident) || !is_at_once(from, at, neighbour))
             list[kept++] = *at;
         else if (at->has_resident)
             *from = *at;

@@ -254,14 +254,14 @@ static void read_threads(struct snapshot_reader *reader) {
 static void read_view(struct snapshot_reader *reader, struct model_view *view) {
     struct unpack_block *block = &reader->block;
     struct model *model = reader->model;
-    uint64_t further = unpack_number(block, VIEWS_CONTEXT);
+    uint64_t step = unpack_number(block, VIEWS_CONTEXT);
     view->thread = snapshot_index(reader, VIEWS_THREAD, model->thread_count,
                                   "a thread view belongs to a thread that is not listed");
-    if (further >= model->context_count - reader->view_context) {
+    if (step >= model->context_count - reader->view_context) {
         reader->wrong = "a thread view belongs to a context that is not listed";
         return;
     }
-    view->context = reader->view_context += (uint32_t)further;
+    view->context = reader->view_context += (uint32_t)step;
     struct model_figures *own = model_own_figures(model, &model->contexts[view->context]);
     if (own->view_count == 0) {
         own->first_view = (uint32_t)(view - model->views);

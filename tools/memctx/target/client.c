@@ -362,7 +362,7 @@ static bool connect_once(struct client *client, const struct process_facts *fact
         /* A process with this pid in another pid namespace may have left a socket, too, so the
          * search goes on after a failure. *failure keeps the reason of the first socket, because
          * the likeliest directory comes first. */
-        struct cli_failure further, *why = reached ? &further : failure;
+        struct cli_failure later, *why = reached ? &later : failure;
         client->fd = fd;
         reached = true;
         if (read_hello(client, facts, why, closed))
