@@ -341,7 +341,8 @@ struct wire_module {
     uint32_t closed; /* 1 after dlclose */
 };
 
-/* The heap that a thread uses now. A heap without a record belonged to threads that have exited. */
+/* The heap that a thread uses now. The shared heap has no record. Any other heap without a record
+ * belonged to threads that have exited. */
 struct wire_thread {
     uint32_t heap;
     uint32_t tid;
@@ -430,8 +431,8 @@ enum wire_page_state {
 #define WIRE_PAGE_ALIGNED 2 /* a value of wire_page.apart */
 
 /* A page, or a run of adjacent pages of one context that are alike: full pages, or, with
- * WIRE_DUMP_LIGHT, pages in the same bin of occupancy. Ages are in units of WIRE_AGE_NS. With
- * WIRE_DUMP_LIGHT the ages, os_pages and spare_units are 0. */
+ * WIRE_DUMP_LIGHT, pages in the same bin of occupancy. Ages are in units of WIRE_AGE_NS. In an
+ * answer of the process with WIRE_DUMP_LIGHT, the ages, os_pages and spare_units are 0. */
 struct wire_page {
     uint64_t start, bytes; /* address space */
     /* Bytes of the OS pages from which blocks were handed out, less those returned since. */

@@ -145,14 +145,15 @@ static bool explain(struct watch *watch) {
         watch->state = WATCH_ENDED;
         client_close(&watch->client);
     } else {
-        bool stopped =
-            process_read_facts(watch->facts.pid, &now) && (now.state == 'T' || now.state == 't');
+        bool stopped = process_read_facts(watch->facts.pid, &now) && process_is_stopped(&now);
+        char *resume = stopped ? process_tell_resume(&now) : NULL;
         watch->state = WATCH_SILENT;
-        if (stopped)
-            snprintf(watch->how, sizeof watch->how, "pid %d is stopped; kill -CONT %d resumes it",
-                     (int)watch->facts.pid, (int)watch->facts.pid);
+        if (resume)
+            snprintf(watch->how, sizeof watch->how, "pid %d is stopped; %s", (int)watch->facts.pid,
+                     resume);
         else
             snprintf(watch->how, sizeof watch->how, "%s", watch->failure.text);
+        free(resume);
     }
     return false;
 }

@@ -251,7 +251,7 @@ static void ask_process(struct fleet_process *process, int64_t now_ms) {
         process->up = false;
         return;
     }
-    if (process->facts.state == 'T' || process->facts.state == 't') {
+    if (process_is_stopped(&process->facts)) {
         set_answer(process, false, cli_copy("it is stopped"));
         return;
     }

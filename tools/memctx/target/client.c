@@ -413,7 +413,7 @@ bool client_open_outside(struct client *client, const struct process_facts *fact
     struct outside_process process = {.pid = facts->pid,
                                       .thread = now.thread,
                                       .inner_pid = facts->inner_pid,
-                                      .stopped = now.state == 'T' || now.state == 't',
+                                      .stopped = process_is_stopped(&now),
                                       .age_s = now.age_s,
                                       .why = why};
     *client = (struct client){.fd = -1, .facts = facts};

@@ -380,6 +380,16 @@ char *process_program(const struct process_facts *facts) {
     return cli_clean_bytes(cli_copy(script ? second : first[0] != '\0' ? first : facts->name));
 }
 
+bool process_is_stopped(const struct process_facts *facts) {
+    return facts->state == 'T' || facts->state == 't';
+}
+
+char *process_tell_resume(const struct process_facts *facts) {
+    return facts->state == 't'
+               ? cli_copy("a debugger has stopped it: continue it there, or end the debugger")
+               : cli_format("kill -CONT %d resumes it", (int)facts->pid);
+}
+
 bool process_matches(const struct process_facts *facts, const char *glob) {
     char *program = process_program(facts);
     bool matches = fnmatch(glob, program, 0) == 0 || fnmatch(glob, facts->name, 0) == 0;

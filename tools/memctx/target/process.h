@@ -79,6 +79,10 @@ const char *process_find_variable(const struct process_facts *facts, const char 
  * its arguments ("nginx: worker process"), the name is the word before the colon. The caller frees
  * the text. */
 char *process_program(const struct process_facts *facts);
+/* True if a signal or a debugger has stopped the process. */
+bool process_is_stopped(const struct process_facts *facts);
+/* For a stopped process: says what lets it run again. The caller frees the text. */
+char *process_tell_resume(const struct process_facts *facts);
 /* Returns true if `word` is the process's name in the kernel, the file name of its program or of
  * its argument 0, or the name that process_program returns. */
 bool process_has_name(const struct process_facts *facts, const char *word);

@@ -150,17 +150,10 @@ static bool open_stopped(struct target *target, struct cli_failure *failure) {
  * runs. */
 static _Noreturn void die_stopped(const struct process_facts *facts,
                                   const struct cli_failure *unreadable) {
-    bool traced = facts->state == 't';
-    char *resume = traced ? cli_copy("a debugger has stopped it, and resumes it")
-                          : cli_format("kill -CONT %d resumes it", (int)facts->pid);
     cli_die(unreadable && unreadable->code == CLI_NOT_PERMITTED ? CLI_NOT_PERMITTED : CLI_REFUSED,
             "pid %d (%s) is stopped, so it cannot answer%s%s; %s", (int)facts->pid,
             process_program(facts), unreadable ? ", and its memory cannot be read: " : "",
-            unreadable ? unreadable->text : "", resume);
-}
-
-static bool is_stopped(const struct process_facts *facts) {
-    return facts->state == 'T' || facts->state == 't';
+            unreadable ? unreadable->text : "", process_tell_resume(facts));
 }
 
 /* Waits for 5 ms, then reads the facts anew. Returns false if the process has ended. */
@@ -178,9 +171,9 @@ static void look_again(struct process_facts *facts) {
 /* Returns true if a stopped process is found stopped each time that it is looked at, for 50 ms. A
  * tracer (strace) and a limiter of processor time (cpulimit) stop a process for an instant. */
 static bool stays_stopped(struct process_facts *facts) {
-    for (int i = 0; i < STOPPED_LOOKS && is_stopped(facts); i++)
+    for (int i = 0; i < STOPPED_LOOKS && process_is_stopped(facts); i++)
         look_again(facts);
-    return is_stopped(facts);
+    return process_is_stopped(facts);
 }
 
 /* Waits while a process that has just begun does not have the library yet: a shell's child has to
@@ -223,7 +216,7 @@ static void open_process(struct target *target, pid_t pid, const char *word, enu
         cli_die(CLI_NO_TARGET,
                 "pid %d (%s) has ended and waits for its parent to collect it; see memctx ps",
                 (int)pid, process_program(&target->facts));
-    if (is_stopped(&target->facts)) {
+    if (process_is_stopped(&target->facts)) {
         if (use == USE_READ && open_stopped(target, &other))
             return;
         if (stays_stopped(&target->facts))

@@ -60,11 +60,10 @@ static void read_outside(struct row *row) {
 static void ask_process(struct row *row) {
     struct client client;
     struct cli_failure failure;
-    if (row->facts.state == 'T' || row->facts.state == 't') {
-        row->reason =
-            row->facts.state == 't'
-                ? cli_copy("a debugger has stopped it, and resumes it")
-                : cli_format("it is stopped; kill -CONT %d resumes it", (int)row->facts.pid);
+    if (process_is_stopped(&row->facts)) {
+        char *resume = process_tell_resume(&row->facts);
+        row->reason = cli_format("it is stopped; %s", resume);
+        free(resume);
         read_outside(row);
         return;
     }

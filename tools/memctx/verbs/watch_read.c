@@ -8,6 +8,8 @@
 #include "target/totals.h"
 #include "verbs/watch.h"
 
+#include <stdlib.h>
+
 #define LIMIT_EVERY_MS 10000 /* pause between two looks at the limit, which changes seldom */
 /* longest pause between two questions to a process that does not answer */
 #define PAUSE_MS_MAX 30000
@@ -96,12 +98,10 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
     int64_t now_ms = clock_now_ms();
     if (now_ms < process->ask_due_ms)
         return false;
-    char state = process->facts.state;
-    if (state == 'T' || state == 't') {
-        cli_set_failure(&failure, CLI_REFUSED,
-                        "it is stopped, so it cannot answer; kill -CONT %d "
-                        "resumes it",
-                        (int)process->facts.pid);
+    if (process_is_stopped(&process->facts)) {
+        char *resume = process_tell_resume(&process->facts);
+        cli_set_failure(&failure, CLI_REFUSED, "it is stopped, so it cannot answer; %s", resume);
+        free(resume);
         tell_silence(process, failure.text, true);
         return false; /* the state is read from /proc, so the next look may come soon */
     }
