@@ -131,12 +131,13 @@ enum memctx_flag {
     /* The library zeroes memory when a chunk is freed and when the context is reset. For keys and
      * passwords. */
     MEMCTX_ZERO_FREED = 1,
-    /* For chunks of up to 1016 KiB: the size of the chunk is rounded up to a multiple of 16, and
-     * two inaccessible OS pages follow the chunk. A freed chunk is inaccessible itself until 4096
-     * other such chunks were freed. An access to inaccessible memory ends the program, with a
-     * message that shows the call paths of the allocation, of the free and of the access. Costs
-     * some microseconds and an OS page per chunk. A process has at most 16000 such chunks,
-     * including freed chunks that are still inaccessible; further chunks have no guard. */
+    /* For chunks of up to 1016 KiB whose alignment is at most 4096: the size of the chunk is
+     * rounded up to a multiple of 16, and two inaccessible OS pages follow the chunk. A freed chunk
+     * is inaccessible itself until 4096 other such chunks were freed. An access to inaccessible
+     * memory ends the program, with a message that shows the call paths of the allocation, of the
+     * free and of the access. Costs some microseconds and an OS page per chunk. A process has at
+     * most 16000 such chunks, including freed chunks that are still inaccessible; further chunks
+     * have no guard. */
     MEMCTX_GUARDED = 2,
     /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold many pages. */
     MEMCTX_LARGE_PAGES = 4

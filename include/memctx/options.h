@@ -55,13 +55,12 @@
       "1: choose slab or generation for call paths whose chunk sizes and lifetimes suit it; "      \
       "the dump gives the reason")                                                                 \
     X(marks, MARKS, MARKS, 0, 0, MEMCTX_MARKS_MAX, 1,                                              \
-      "keep a mark every so often, the newest few of them (10m,24: every 10 minutes, 24 marks), "  \
-      "so that memctx doctor finds leaks at its first look; at most half of the memory that "      \
-      "marks may use")                                                                             \
+      "set a mark at this interval, and keep this many of the newest marks (10m,24: every 10 "     \
+      "minutes, 24 marks), so that memctx doctor finds leaks at its first look; these marks use "  \
+      "at most half of the memory that all marks may use")                                         \
     X(thp, THP, THP_MODE, 0, 0, 2, 0,                                                              \
       "transparent huge pages for the program's memory: default (as the system is configured, "    \
-      "but "                                                                                       \
-      "none in the first 16 MiB and where memory was given back), always (request them, and "      \
+      "but none in the first 16 MiB and where memory was given back), always (request them, and "  \
       "return empty ones as a whole), never")                                                      \
     X(verbose, VERBOSE, INT, 0, 0, 2, 0,                                                           \
       "1: report failures of the library on standard error; 2: also print its statistics at exit")

@@ -26,9 +26,8 @@
 #define RECORD_MAGIC "MCTXREC1" /* the first bytes of the file */
 #define RECORD_MAGIC_BYTES 8
 #define RECORD_VERSION 3
-#define RECORD_VERSION_READ                                                                        \
-    2 /* the oldest version that the command reads; it has no record_held                          \
-       */
+/* The oldest version that the command reads. Its moments have no struct record_held. */
+#define RECORD_VERSION_READ 2
 #define RECORD_FILE_BYTES (16UL << 20) /* upper bound of the file's size */
 #define RECORD_FOLDER_MAX 511U         /* greatest number of bytes of the path of MEMCTX_RECORD */
 #define RECORD_HEAD_AT 0UL

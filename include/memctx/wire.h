@@ -341,8 +341,9 @@ struct wire_module {
     uint32_t closed; /* 1 after dlclose */
 };
 
-/* The heap that a thread uses now. The shared heap has no record. Any other heap without a record
- * belonged to threads that have exited. */
+/* The heap that a thread uses now. A heap without a record belongs to no thread now: its threads
+ * have exited, or it is the shared heap, number 0, which serves threads that have allocated little.
+ */
 struct wire_thread {
     uint32_t heap;
     uint32_t tid;
