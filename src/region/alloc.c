@@ -249,7 +249,7 @@ COLD static void *alloc_checked(struct heap *heap, struct view *view, size_t siz
     return zero ? __builtin_memset(chunk, 0, size) : chunk;
 }
 
-/* Allocates a chunk with a guard page behind it. NULL: the chunk needs no guard, or can have
+/* Allocates a chunk with a guard behind it (guard.h). NULL: the chunk needs no guard, or can have
  * none. */
 COLD static void *alloc_guarded(struct heap *heap, struct view *view, size_t size, size_t alignment,
                                 bool zero) {

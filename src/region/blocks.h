@@ -114,7 +114,7 @@ INLINE char *blocks_granule(const struct page *page, const void *pointer) {
  * half of the product is less than the reciprocal. For the start of a block, the lower half is the
  * error that the rounding of the reciprocal makes. The error is at most the offset, and offsets are
  * below 2^16. For any other pointer, each byte behind the block's start adds a whole reciprocal,
- * which is at least 2^19. */
+ * which is at least 2^18. */
 INLINE unsigned blocks_index_narrow(const struct page *page, const char *granule,
                                     const void *pointer, bool *exact) {
     uint64_t product = (uint64_t)((const char *)pointer - granule) * page->reciprocal;

@@ -5,10 +5,10 @@
  * Behind each chunk at least CHECK_TAIL bytes hold a pattern. The free of the chunk looks at the
  * pattern and so finds an overflow. A freed block holds another pattern, except in the word that
  * links the block to the next free one. The library looks at this pattern when it hands the block
- * out again, and so finds a write after free. Either finding ends the program with a line that
- * names the paths. In this mode the common malloc (api/fast.h) serves no allocation. Pages made in
- * this mode have META_CHECKED, so that the common free leaves their chunks to the free of their
- * page kind.
+ * out again, and so finds a write after free. Either finding ends the program with a report that
+ * shows the call paths. In this mode the common malloc (api/fast.h) serves no allocation. Pages
+ * made in this mode have META_CHECKED, so that the common free leaves their chunks to the free of
+ * their page kind.
  *
  * Not found: writes beyond the tail, writes into a block that is in use again, reads.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Allocates and frees chunks with a guard page, and reports accesses to guards; see guard.h. */
+/* Allocates and frees guarded chunks, and reports accesses to their guards; see guard.h. */
 #include "region/guard.h"
 #include "os/fault.h"
 #include "os/meta.h"

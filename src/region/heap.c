@@ -135,8 +135,9 @@ static struct heap *take_dead(void) {
 /* Heaps of threads that ended without telling the library are searched for only when there are more
  * heaps than FEW_HEAPS, and only at one in LOOK_EVERY calls of heap_acquire. If threads tell of
  * their end, the bound is MANY_HEAPS: a thread then leaves a heap behind only if its first
- * allocation comes in the last round of key destructors. Searches are rare because each needs a
- * system call, which a filter of the program may forbid. */
+ * allocation comes in the last round of key destructors. Searches are rare because each of
+ * them makes a system call for each heap that a thread owns, and a filter of the program may forbid
+ * this call. */
 #define FEW_HEAPS 2U
 #define MANY_HEAPS 64U
 #define LOOK_EVERY 16U

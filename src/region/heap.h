@@ -23,8 +23,10 @@
 #include "segment/segment.h"
 
 #define SIZE_CLASSES 49
-#define NARROW_CLASSES 24 /* blocks up to 1 KiB, in pages of one slice */
-#define SMALL_MAX 9216UL  /* larger chunks are PAGE_SPAN or PAGE_HUGE */
+/* number of narrow classes: blocks up to 1 KiB, in pages of one slice, or of four if terms ask for
+ * that (region/terms.h) */
+#define NARROW_CLASSES 24
+#define SMALL_MAX 9216UL /* larger chunks are PAGE_SPAN or PAGE_HUGE */
 #define NARROW_MAX 1024UL
 #define WIDE_PAGE_SLICES 4U
 #define VIEWS_PER_BLOCK 4096U
@@ -398,8 +400,9 @@ const struct view *heap_views_next(struct heap_views *walk); /* NULL: no view is
 /* Empties the cache heap->twins, because views of other heaps may belong to other contexts now. */
 void heap_forget_twins(struct heap *heap);
 /* Returns this heap's view of the context to which another heap's view belongs. NULL: the tables'
- * budget has no room for such a view. Then heap_count_free serves. So many such views must not take
- * the room of sites, for which nothing else serves. */
+ * budget has no room for the view; the caller then counts the free by heap_count_free. There may be
+ * very many of these views, so they get a small share of the budget (TABLES_OTHERS): they must not
+ * take the room of sites, whose figures could be counted nowhere else. */
 INLINE struct view *heap_view_twin(struct heap *heap, const struct view *of_other) {
     unsigned place = ((uintptr_t)of_other / sizeof *of_other) % VIEW_TWINS;
     if (UNLIKELY(heap->twins_of != load_relaxed(&heap_views_epoch)))
@@ -432,8 +435,9 @@ enum placement {
      * cap; before that, to pages that all such contexts of the thread share. */
     PLACE_APART,
     PLACE_SHARED, /* The context gets no new pages of its own. */
-    /* The values below give the context a policy of its own once it has MEMCTX_PROMOTE_BYTES alive,
-     * whatever the waste cap. */
+    /* The values below give the context a region with that policy, whatever the waste cap. A named
+     * context, and a context with TERMS_OWN (region/terms.h), has the region from its first chunk
+     * on. Any other context gets it once it has MEMCTX_PROMOTE_BYTES alive. */
     PLACE_SLAB,       /* blocks have exactly the requested sizes: region/slab.h */
     PLACE_GENERATION, /* chunks are placed one behind the other: region/serial.h */
     PLACE_BUMP,       /* like PLACE_GENERATION, but no empty page is kept */

@@ -24,8 +24,9 @@ uint32_t region_context_of(const void *chunk) {
 /* The flags of pages whose chunks may have another size than their block. */
 #define META_OTHER_SIZE (META_ALIGNED | META_CHECKED)
 
-/* Slow path of region_usable, for all pages but narrow pages of blocks whose chunks fill them.
- * redis asks often for the size of wide blocks, so those come first and need no call. */
+/* Does the work of region_usable for every chunk that does not fill a block of a narrow page. redis
+ * often asks for the sizes of chunks in wide blocks, so these chunks come first and need no call.
+ */
 static NOINLINE size_t usable_not_narrow(const void *chunk) {
     bool exact;
     if (LIKELY(segment_is_near(chunk))) {

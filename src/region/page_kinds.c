@@ -10,7 +10,7 @@
 #include "region/guard.h"
 #include "region/region.h"
 
-/* --- PAGE_NONE: free slices, or slices that hold no start of a chunk ------------------------- */
+/* --- PAGE_NONE: slices that belong to no page ------------------------------------------------- */
 
 static void free_freed(struct heap *heap, struct page *page, void *chunk) {
     (void)heap;

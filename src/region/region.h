@@ -92,7 +92,8 @@ void region_free_empty(struct bins *bins); /* frees a region without pages; `bin
  * that do not fit the new policy get no new chunks, and each of these pages is given back when it
  * is empty. */
 void region_change_policy(struct heap *heap, struct bins *bins, uint32_t policy);
-/* Prints a line that names the misuse, the address and the call paths, and ends the program. */
+/* Prints a line that names the misuse and the address, and then the call paths. Ends the program.
+ */
 __attribute__((noreturn)) void region_report(enum region_misuse misuse, const struct page *page,
                                              const void *chunk);
 

@@ -148,8 +148,9 @@ INLINE bool find(const struct page *page, const void *chunk, struct position *po
     return offset % SERIAL_UNIT == 0 && behind < run.units * run.count && behind % run.units == 0;
 }
 
-/* Ends the program that passed a pointer at which no chunk begins. Behind the last chunk stood the
- * chunks that were freed before the page was used again. */
+/* Ends the program that passed a pointer at which no chunk begins. Behind the page's last chunk
+ * there may have been chunks that were freed before the page was used again. So a pointer to there
+ * is reported as a second free. */
 COLD static void report_no_chunk(const struct page *page, const void *chunk) {
     bool behind = (const char *)chunk >= page->next_block && !((uintptr_t)chunk % SERIAL_UNIT);
     region_report(behind ? MISUSE_DOUBLE_FREE : MISUSE_INTERIOR, page, chunk);

@@ -162,8 +162,8 @@ void *serial_alloc_current(struct heap *heap, struct view *view, size_t size, bo
 void serial_put_aside(struct heap *heap, struct region *region);
 /* Gives back the region's empty pages: the current page if it is empty, and the spare page. */
 void serial_release_empty(struct region *region);
-/* Gives back the OS pages without live chunks in the region's pages (punch.h). Returns their bytes.
- */
+/* Gives back the OS pages without live chunks (punch.h) in all pages of the region except the
+ * current one. Returns their bytes. */
 size_t serial_punch(struct region *region);
 
 /* Returns the bytes of the OS pages that hold or held chunks or records, without the OS pages

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tables.h - the budget of the library's own tables: nodes, views, traces, rules and their indexes.
+ * tables.h - the budget of the library's own tables: nodes, views, traces, unwind rules, indexes.
  *
  * A program with very many call paths must not make the library grow without end. So code that
  * needs memory for a table that grows with the number of paths first calls tables_take, and names
@@ -57,14 +57,17 @@ enum tables_share {
     /* [other callers] of an ancestor, and sites below it; regions of contexts that have grown;
      * counts of realloc and of frees of other heaps' chunks; views for such frees */
     TABLES_OTHERS = 22,
-    TABLES_ADMITTED = 24, /* paths that admission let in (context/admit.c); further unwind rules */
-    TABLES_NEAR = 25,     /* nodes near the root, and sites below nodes near the root */
-    TABLES_OFTEN = 25,    /* paths that were seen ADMIT_OFTEN times lately (context/admit.h) */
-    TABLES_RULE = 26,     /* paths that a rule names */
-    TABLES_ASKED = 26,    /* marks; see control/marks.c */
-    TABLES_LARGE = 27,    /* paths with a large allocation (weight_wanted, context/admit.c) */
-    TABLES_PLACED = 29,   /* regions that a rule or memctx set asks for */
-    /* sites below [other callers] of the process; baselines of resets; the first unwind rules */
+    /* paths that admission let in (context/admit.c); further unwind rules; the tables of functions
+     * that recur (path/functions.c) */
+    TABLES_ADMITTED = 24,
+    TABLES_NEAR = 25,   /* nodes near the root, and sites below nodes near the root */
+    TABLES_OFTEN = 25,  /* paths that were seen ADMIT_OFTEN times lately (context/admit.h) */
+    TABLES_RULE = 26,   /* paths that a rule names */
+    TABLES_ASKED = 26,  /* marks; see control/marks.c */
+    TABLES_LARGE = 27,  /* paths with a large allocation (weight_wanted, context/admit.c) */
+    TABLES_PLACED = 29, /* regions that a rule or memctx set asks for */
+    /* sites below [other callers] of the process; baselines of resets; counts of realloc that move
+     * to another heap; the first unwind rules */
     TABLES_SITE = 30,
     /* a deep stack as it was walked; sites of the process with one frame */
     TABLES_STACK = 31,

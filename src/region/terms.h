@@ -6,7 +6,7 @@
  * For: a call path that a placement rule names, in a program that is not to be changed. A program
  * may also ask for terms when it creates a named context. Terms are a limit, pages of the context's
  * own from the first chunk on, pages of another size, chunks that are zeroed when they are freed,
- * chunks with a guard page (region/guard.h). One byte for each context names an entry of
+ * chunks with a guard behind them (region/guard.h). One byte for each context names an entry of
  * terms_table. The bytes are in leaves like those of heap_placed. The common malloc and free
  * (api/fast.h) do not read them, so contexts without terms pay nothing. The bins of contexts with a
  * limit or guards are heap_no_bins, so region/alloc.c serves each of their allocations. Cannot do:
@@ -35,7 +35,7 @@
 enum terms_flag {
     TERMS_OWN = 1,   /* the context has pages of its own from the first chunk on */
     TERMS_ZERO = 2,  /* a free overwrites the chunk with zeros */
-    TERMS_GUARD = 4, /* each chunk has a guard page behind it */
+    TERMS_GUARD = 4, /* each chunk has a guard behind it: region/guard.h */
     TERMS_LIMIT = 8, /* allocations that would exceed the limit fail */
     TERMS_WARN = 16, /* one line is printed when the limit is exceeded */
 };
@@ -43,14 +43,14 @@ enum terms_flag {
 struct terms {
     uint32_t flags;   /* sum of enum terms_flag */
     uint8_t slices;   /* number of slices of a page; 0: the number without terms */
-    const char *rule; /* text of the rule */
+    const char *rule; /* text of the rule; NULL: the program asked for the terms */
     int64_t limit;    /* greatest sum of requested bytes of all contexts with these terms */
     /* atomic: bytes to grant before the views are summed up again; with TERMS_WARN, the live bytes
      * at which the next warning comes */
     int64_t allowance;
     uint64_t passed;    /* atomic: number of refused allocations; with TERMS_WARN, of warnings */
-    uint64_t guarded;   /* atomic: allocations that got a guard page */
-    uint64_t unguarded; /* atomic: allocations that got no guard page, see region/guard.h */
+    uint64_t guarded;   /* atomic: allocations that got a guard */
+    uint64_t unguarded; /* atomic: allocations that could get no guard, see region/guard.h */
     /* atomic: 1: the limit is exceeded, and the next call of region_alloc prints the line */
     uint32_t to_tell;
 };
