@@ -243,7 +243,7 @@ void *serial_alloc(struct heap *heap, struct view *view, size_t size, size_t ali
 }
 
 /* Counts a chunk of `bytes` bytes as not alive any more. */
-static void is_dead(struct heap *heap, struct page *page, uint32_t bytes) {
+static void count_dead(struct heap *heap, struct page *page, uint32_t bytes) {
     serial_add_dead(heap, page, bytes);
     store_owner(&page->used, (uint16_t)(page->used - 1));
 }
@@ -264,7 +264,7 @@ static void free_chunk(struct heap *heap, struct page *page, void *chunk) {
     store_owner(&page->found, (uint16_t)position.number);
     view_account_free(page->view, requested_of(&position));
     serial_zero(page, chunk, bytes_of(&position));
-    is_dead(heap, page, bytes_of(&position));
+    count_dead(heap, page, bytes_of(&position));
     if (blocks_are_watched(page))
         segment_watch(chunk);
     if (UNLIKELY(!page->used))
@@ -291,7 +291,7 @@ static void settle_freed(struct heap *heap, struct page *page, const void *chunk
     struct position position;
     if (find(page, chunk, &position)) {
         set_dead(page->gone, position.unit);
-        is_dead(heap, page, bytes_of(&position));
+        count_dead(heap, page, bytes_of(&position));
     }
 }
 
