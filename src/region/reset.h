@@ -14,8 +14,8 @@
  *
  * Threads: the owner of the heap. Any thread frees large chunks.
  */
-#ifndef MEMCTX_NAMED_REGION_H
-#define MEMCTX_NAMED_REGION_H
+#ifndef MEMCTX_RESET_H
+#define MEMCTX_RESET_H
 
 #include "region/terms.h"
 #include "region/tiny.h"
