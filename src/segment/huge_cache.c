@@ -22,8 +22,10 @@
 #define PUT_TOGETHER_MIN SEGMENT_BYTES
 #define PUT_TOGETHER_MAX ((64UL << 20) + HUGE_HEADER_BYTES)
 #define ASKED_BYTES (4 * OS_PAGE_BYTES) /* see end_is_resident */
-#define CUTS_OF_PART 4 /* cuts that a donor's part needs, if it is two or three areas */
-#define BEGINNINGS 8   /* see cache_share */
+/* The base gets room for this many further cuts before a donor's part is moved behind it. That is
+ * enough for a part of two areas, or of three if the base is extended where it is. */
+#define CUTS_OF_PART 4
+#define BEGINNINGS 8                   /* see cache_share */
 #define LIBC_UNMAPS_BYTES (32UL << 20) /* glibc never keeps freed chunks of this size or more */
 
 struct huge_cached segment_huge_cache[HUGE_CACHE_MAX];

@@ -75,11 +75,12 @@ void segment_release_empty(void);
  * gives memory back to the kernel if the freelist exceeds its bound or the time has come, but not
  * while segment_purge_later forbids it. */
 void segment_unlock_and_purge(void);
-/* Forgets a part of the demand; called once in each quarter of the decay time. With `all`, forgets
- * the whole demand; may be called at any time. */
+/* Forgets a part of what the freelist has learnt (`demand`, demand.c). Called once in each quarter
+ * of the decay time. With `all`, forgets everything; may be called at any time. The caller holds
+ * the lock. */
 void segment_demand_fades(bool all);
-/* Visits the segments from place `from` on (see segment_each_from), while no segment is unmapped.
- */
+/* Visits the segments from place `from` on (see segment_each_from). The caller makes sure that no
+ * segment is unmapped meanwhile. */
 void segment_each_of_map(uint64_t from, bool (*visit)(struct segment *, bool, void *),
                          void *context);
 

@@ -280,7 +280,7 @@ static struct segment *find_group_in(unsigned list, uint32_t slices, uint32_t gr
 
 /* Finds a group of `group` free slices for a page of `slices` in one of GROUP_SEARCH_MAX segments,
  * and sets *start to the first slice. If no group is free and at least half of all slices are in
- * use, makes a new segment. NULL: no group. The caller holds the lock. */
+ * use, makes a new segment. NULL: no group, or out of memory. The caller holds the lock. */
 static struct segment *find_group(uint32_t slices, uint32_t group, unsigned *start) {
     unsigned looked = 0;
     struct segment *segment;

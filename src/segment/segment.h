@@ -97,8 +97,9 @@ struct page {
         uint32_t dead_bytes;
     };
     uint16_t waste_unit; /* block_bytes if the page is or was PAGE_OWN, else 0; see heap.own_free */
-    /* owner: number of blocks that are alive, or were freed by other threads and not collected
-     * yet */
+    /* owner: number of blocks, or PAGE_SERIAL: of chunks, in use. Recent blocks (heap.recent_room)
+     * count as in use, and so does what other threads freed and the owner has not collected yet. In
+     * a stand-in: how many further blocks its two lists may take. */
     uint16_t used;
     /* owner: a free that leaves this many blocks in use calls page_after_free; see flags_set */
     uint16_t changes_at;
@@ -108,7 +109,7 @@ struct page {
     uint16_t granule_mask; /* bytes of a granule, minus 1; see region/blocks.h */
     union {
         uint16_t records; /* bytes in a granule before its records; 0 in a stand-in */
-        uint16_t found;   /* PAGE_SERIAL: number of the record that the last search found */
+        uint16_t found;   /* PAGE_SERIAL: number of the record that the owner's last free found */
     };
     uint8_t flags;      /* owner: enum page_flag */
     uint8_t kind;       /* atomic: enum page_kind_number; its functions: region/page_kinds.h */
@@ -146,7 +147,7 @@ struct page {
     uint16_t slices;   /* number of slices of the page */
     uint16_t capacity; /* number of blocks that the page can hand out */
     /* segment_clock when the page was made, or when a page that was kept empty got chunks again
-     * (region/serial.c); resizing or moving a chunk keeps the value */
+     * (region/serial_pages.c); resizing or moving a chunk keeps the value */
     uint32_t born;
     uint32_t remote_last; /* the last block in the list `remote`: bytes from the page's start */
     union {
@@ -239,7 +240,8 @@ INLINE bool segment_is_near(const void *pointer) {
 /* Returns the header of the slice that contains `pointer`, which must be in a segment of slices.
  * The page's own header, that of its first slice, stands `back` headers before the returned one.
  * `heap` is NULL in all other headers of the page. It is also NULL in the header of slice 0,
- * because that slice holds headers and no chunk. */
+ * because that slice holds headers and no chunk. No chunk stands in slice 1 either, but a pointer
+ * into slice 1 gives no header: struct segment_state has the place of that header. */
 INLINE struct page *segment_slice_of(const void *pointer) {
     struct segment *segment = (struct segment *)((uintptr_t)pointer & ~(SEGMENT_BYTES - 1));
     return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];
