@@ -2,11 +2,12 @@
 /*
  * rows.c - a program that does not use memctx.h: a rule of memctx run gives its rows a policy.
  *
- * Each row has 1 032 bytes, eight more than a block of 1 KiB holds, so each row occupies a block of
- * 1 280 bytes. With the policy slab, blocks have the size that the call path asks for.
+ * Each row has 1 032 bytes, eight more than a block of 1 KiB holds. The first rows occupy blocks of
+ * 1 280 bytes, and, once a MiB of rows is alive, the others occupy blocks of 1 152 bytes. With the
+ * policy slab, blocks have the size that the call path asks for, rounded up to 16 bytes.
  *
  *     cc -g rows.c -o rows
- *     memctx run -- ./rows                              # blocks of 1 280 bytes
+ *     memctx run -- ./rows                              # blocks of 1 152 and 1 280 bytes
  *     memctx run --rule 'row_new=slab' -- ./rows        # blocks of 1 040 bytes
  *     memctx rules rows                                 # what the rule matched
  *

@@ -41,7 +41,8 @@ static void print_statistics(memctx_t request) {
 
 int main(void) {
     char line[1000];
-    /* Bump: chunks stand one behind the other, and only a reset frees them. */
+    /* Bump suits chunks that are all freed by one reset: they stand one behind the other, and the
+     * reset frees whole pages. */
     memctx_t request = memctx_create(NULL, "request", MEMCTX_BUMP);
     while (fgets(line, sizeof line, stdin)) {
         char *text = NULL;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Growth by realloc: texts that grow in small steps to exactly the needed size, vectors that
- * double, and a few tables that grow by a quarter to several megabytes. Several of each grow in
- * turns. */
+/* Growth by realloc. Texts grow in small steps to exactly the needed size, and vectors double; many
+ * of them grow in turns. A table, one at a time, grows by quarters to several megabytes. */
 #include "common.h"
 
 enum { ROUNDS = 650, TEXTS = 64, APPENDS = 300, VECTORS = 48, DOUBLINGS = 14, TABLE_STEPS = 20 };
