@@ -264,7 +264,7 @@ INLINE size_t blocks_reached(const struct page *page, const char *start) {
 }
 /* True if the block was handed out at least once. Any thread that was given the block by its owner.
  * Where a granule was never opened, the records may say anything. The free of fast.h, in the
- * owner's thread, does not ask, because it may take no instruction more. */
+ * owner's thread, leaves this test out, because it would cost each free some instructions. */
 INLINE bool blocks_was_handed_out(const struct page *page, const char *block) {
     return block < load_plain(&page->next_block);
 }

@@ -278,7 +278,8 @@ bool heap_retire(struct heap *heap) {
         heap_fold(heap, view, totals, sum);
     }
     fold_remote(heap);
-    for (uint32_t i = 0; i < heap->freed_of_count; i++) /* what the totals have no room for */
+    /* the counts for which the totals have no room */
+    for (uint32_t i = 0; i < heap->freed_of_count; i++)
         add_relaxed(&heap_global.lost_remote, heap->freed_of[i]);
     segment_span_cache_end(&heap->span_cache);
     remove_from_list(heap);

@@ -138,8 +138,8 @@ size_t huge_spare_use(struct page *header, size_t most) {
     return bytes;
 }
 
-/* Puts what is left of a mapping into the cache again if `keep` is set and it is large enough;
- * otherwise unmaps it. What is left of a part of a spare end is always unmapped. */
+/* Puts the rest of a mapping into the cache again if `keep` is set and the rest is large enough;
+ * otherwise unmaps the rest. The rest of a part of a spare end is always unmapped. */
 static void leave(struct huge_cached left, bool keep) {
     if (!left.start || !left.bytes)
         return;
@@ -200,7 +200,7 @@ static struct huge_cached take_donor(const struct huge_cached *base, size_t byte
     int chosen = cache_choose(missing, SIZE_MAX);
     if (chosen >= 0)
         donor = cache_remove(chosen);
-    else if (segment_is_purged()) /* else nobody could say whether the spare end is resident */
+    else if (segment_is_purged()) /* else end_is_resident cannot ask the kernel */
         donor = spare_part(missing);
     lock_release(&global.lock);
     if (!donor.before || end_is_resident(donor.start, donor.bytes))
