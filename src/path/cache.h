@@ -5,8 +5,8 @@
  * A *trace* holds the words of the stack that a walk read, each with its distance from the exported
  * function's frame pointer, and the view that pays for the path. A trace is used only when every
  * one of its words is on the stack again. (In a folded trace, see docs/lookup.md, some words may
- * differ within a range.) The words are compared innermost first, in the order in
- * which a walk would read them, so each read is as safe as the walk's.
+ * differ within a range.) The words are compared innermost first, in the order in which a walk
+ * would read them, so each read is as safe as the walk's.
  *
  * A trace is found by guesses. The first guess goes by the thread's last trace, the return address
  * and the stack pointer. It is the trace that matched when these three values were last seen
@@ -109,7 +109,7 @@ struct trace_tail {
     const uint64_t *base;     /* the lowest of the words */
     struct trace_tail *next;  /* the next tail whose hash leads to the same list */
     uint32_t users;           /* number of traces and tails that lead to this tail */
-    uint32_t hash;            /* of the tail's contents and `outer` */
+    uint32_t hash;            /* of the tail's checks or ranges, `base` and `outer` */
     union {
         struct trace_checks checks[TRACE_GROUPS];
         struct trace_range ranges[TRACE_RANGES]; /* of folded traces */

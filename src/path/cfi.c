@@ -162,9 +162,9 @@ static struct common parse_common(const uint8_t *entry, const struct cfi_object 
     common.bad = r.bad || r.at > r.end;
     return common;
 }
-/* The usual CIEs of C and of C++: their contents but for the 4 bytes of the address of C++'s
- * personality routine. Both programs say that the CFA is rsp + 8, and the return address at
- * CFA - 8. */
+/* The usual CIEs of C and of C++. The 4 bytes with the address of C++'s personality routine, which
+ * differ from object to object, are left out. Both programs say that the CFA is rsp + 8, and that
+ * the return address is at CFA - 8. */
 static const uint8_t usual_c[] = {0x14, 0,    0,      0, 0,    0,    0,       0, 1,    'z', 'R', 0,
                                   1,    0x78, REG_RA, 1, 0x1b, 0x0c, REG_RSP, 8, 0x90, 1,   0,   0};
 static const uint8_t usual_cpp[] = {0x1c, 0,   0,   0, 0, 0,    0,      0, 1,   'z',

@@ -318,8 +318,9 @@ struct waypoint {
     struct state state;
 };
 static struct {
-    /* Atomic: a thread uses the waypoints. Another thread, or a signal handler, does without them
-     * meanwhile. In a child that another thread forked then, they are in use for ever. */
+    /* Atomic: a thread uses the waypoints. Meanwhile other threads and signal handlers run programs
+     * without waypoints. If another thread forks meanwhile, `taken` stays true in the child for
+     * ever, so the child runs all programs without waypoints. */
     bool taken;
     uint32_t generation; /* value of waypoint_generation when the waypoints were set */
     struct waypoint at[WAYPOINTS];

@@ -130,8 +130,8 @@ INLINE struct stack_fresh *add_fresh(struct walker *walker, uint64_t rule) {
     return fresh;
 }
 
-/* Returns the rule of an address for which the table of rules has none. It may be in code that V8
- * made, which the frame further in tells. */
+/* Returns the rule of an address for which the table of rules has none. The address may be in code
+ * that V8 made; v8_calls tells this from the frame that this code called. */
 static NOINLINE uint64_t rule_by_called(const struct walker *walker, uint64_t rule) {
     struct stack *stack = walker->stack;
     if (!v8_is_loaded() || rule_module(rule) != MODULE_NONE || walker->exact || !walker->count ||

@@ -442,7 +442,8 @@ static uint64_t learn(uintptr_t key) {
     if (found && unknown)
         found = is_in_code(&object, pc);
     const void *isolate = unknown && !(key & RULE_EXACT_BIT) ? v8_isolate_of(key) : NULL;
-    /* for code made at run time by others, which may change, no rule is kept */
+    /* Code that was made at run time, and that is in no list of V8 (v8.h), may change, so no rule
+     * of it is kept. */
     if (!found && !isolate)
         return pack(rule, MODULE_NONE);
     /* The only code of the loader without unwind information is its entry, which calls the
@@ -456,7 +457,7 @@ static uint64_t learn(uintptr_t key) {
      * like code made at run time. */
     bool usable = isolate ? v8_watch(isolate) : module != MODULE_NONE;
     if (found && module == MODULE_NONE)
-        cfi_forget_programs(); /* nor would anybody forget what cfi_find_rule has kept of it */
+        cfi_forget_programs(); /* dlclose of this library would not forget them */
     if (!usable)
         rule = (struct cfi_rule){.kind = CFI_NONE};
     uint64_t packed = usable && isolate ? v8_rule(module) : pack(rule, module);

@@ -29,9 +29,10 @@ struct module {
     const void *link_map; /* the loader's description of the object */
     uint32_t build_id_bytes;
     uint8_t build_id[24];
-    bool closed;   /* atomic: dlclose unloaded the object */
-    bool loader;   /* the object is libc or the dynamic linker */
-    bool replaced; /* since the last dlclose another object was loaded at some of the addresses */
+    bool closed; /* atomic: dlclose unloaded the object */
+    bool loader; /* the object is libc or the dynamic linker */
+    /* since dlclose unloaded the object, another one was loaded at some of its addresses */
+    bool replaced;
 };
 
 struct rule {
@@ -134,8 +135,8 @@ struct cfi_function unwind_rules_function(uintptr_t key);
  * whole entry of the function in .eh_frame. */
 struct cfi_function unwind_rules_alike(uintptr_t key);
 
-/* Stores in each known rule the number that `folded` returns for the rule's key, unless it is 0.
- * The caller holds unwind_rules_lock. */
+/* Stores in each known rule the number that `folded` returns for the rule's key; where `folded`
+ * returns 0, the rule stays as it is. The caller holds unwind_rules_lock. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
 /* Returns the number of the folded function that starts at `function`; 0: the function is not
  * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */

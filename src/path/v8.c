@@ -51,8 +51,8 @@ bool v8_is_loaded(void) {
     return load_acquire(&v8.code_of) != NULL;
 }
 
-/* Returns the chunk of the isolate; NULL: the engine has not begun yet, or has ended, so V8 gave
- * something else. An isolate takes some 60 KB. */
+/* Returns the page of the isolate, which is a large chunk of some 60 KB. NULL: the pointer is not
+ * the start of a large chunk, because V8 has not begun yet, or has ended. */
 static const struct page *chunk_of(const void *isolate) {
     const struct page *page = isolate ? segment_page_of(isolate) : NULL;
     uint8_t kind = page ? load_relaxed(&page->kind) : PAGE_SPAN;
@@ -105,8 +105,9 @@ static bool is_after_call(uintptr_t address) {
 
 #define TYPE_MAX 255U /* V8 keeps the type of a frame as an even number of one byte */
 
-/* In a frame of a JavaScript function another pointer stands in the place of the type. So the value
- * that is_integer tells about, which only such a frame follows, is not taken for code. */
+/* In a frame of a JavaScript function a pointer stands where other frames have their type. The
+ * value that is_integer tells about is always followed by the frame of a JavaScript function, so
+ * v8_calls does not take this value for a return address. */
 bool v8_calls(const struct stack_frame *called, uintptr_t address, uint64_t type) {
     if (!v8_is_loaded() || !type || type > TYPE_MAX || type & 1)
         return false;

@@ -9,8 +9,8 @@
  * own machine code in the program's file (its builtins) stands in the list, too.
  *
  * The list lacks WebAssembly's code, which also keeps frame pointers. But only V8's own code calls
- * V8's code without a function of a loaded object between them, so the caller of a frame of V8's
- * code tells V8's code, too (v8_calls). All other code that was made at run time may use rbp as it
+ * V8's code without a function of a loaded object between them. So code that calls V8's code
+ * directly is V8's, too (v8_calls). All other code that was made at run time may use rbp as it
  * likes, and a path ends there.
  *
  * For: programs that export V8's symbols and were started with V8: node, and programs linked with
@@ -45,8 +45,8 @@ bool v8_calls(const struct stack_frame *called, uintptr_t address, uint64_t type
 /* Makes v8_disposed tell the end of the isolate, after which other code may be at its addresses.
  * False: this is not possible, and no rule of its code may be kept. Under unwind_rules_lock. */
 bool v8_watch(const void *isolate);
-/* Called when a chunk in a watched page is freed. True if it is an isolate that v8_watch got; the
- * caller makes the rules of its code invalid. */
+/* Called when a chunk in a watched page is freed. True if the chunk is an isolate that v8_watch was
+ * given; the caller then makes the rules of the isolate's code invalid. */
 bool v8_disposed(const void *chunk);
 
 #endif
