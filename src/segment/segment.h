@@ -170,18 +170,26 @@ struct segment_link {
 };
 
 /* The fields of a segment are stored in the place of the header of slice 1, because no page can
- * start at that slice. */
+ * start at that slice. A program may free a wild pointer into slice 1. So the fields of struct page
+ * that say whose the page is, of which kind it is, and where it starts, are 0 here, as in the
+ * header of slice 0. */
 struct segment_state {
+    uint64_t dirty_ns; /* when the oldest dirty slice became dirty */
+    uint64_t no_heap;  /* 0, in the place of page.heap */
+    struct segment_link in_list[SEGMENT_RUNS], by_age;
+    uint16_t free_count, dirty_count;   /* number of slices in each map */
+    uint16_t longest[SEGMENT_RUNS];     /* no run in the map is longer than this */
+    bool small_pages;                   /* atomic: the kernel shall put no huge pages here */
+    bool gaps_are_empty;                /* no huge page makes free slices resident; see purge.c */
+    uint8_t no_page[14];                /* 0, in the place of page.flags to page.fresh */
     uint64_t free[SEGMENT_SLICES / 64]; /* map of the slices that no page uses */
     /* map of the free slices that were used and not given back to the kernel since */
     uint64_t dirty[SEGMENT_SLICES / 64];
-    struct segment_link in_list[SEGMENT_RUNS], by_age;
-    uint64_t dirty_ns;                /* when the oldest dirty slice became dirty */
-    uint32_t free_count, dirty_count; /* number of slices in each map */
-    uint32_t longest[SEGMENT_RUNS];   /* no run in the map is longer than this */
-    bool small_pages;                 /* atomic: the kernel shall put no huge pages here */
-    bool gaps_are_empty;              /* no huge page makes free slices resident; see purge.c */
 };
+_Static_assert(offsetof(struct segment_state, no_heap) == offsetof(struct page, heap) &&
+                   offsetof(struct segment_state, no_page) <= offsetof(struct page, flags) &&
+                   offsetof(struct segment_state, free) > offsetof(struct page, fresh),
+               "the state looks like the header of a slice without a page");
 
 struct segment {
     union {
@@ -239,9 +247,8 @@ INLINE bool segment_is_near(const void *pointer) {
 
 /* Returns the header of the slice that contains `pointer`, which must be in a segment of slices.
  * The page's own header, that of its first slice, stands `back` headers before the returned one.
- * `heap` is NULL in all other headers of the page. It is also NULL in the header of slice 0,
- * because that slice holds headers and no chunk. No chunk stands in slice 1 either, but a pointer
- * into slice 1 gives no header: struct segment_state has the place of that header. */
+ * `heap` is NULL in all other headers of the page. It is also NULL in the headers of slices 0 and
+ * 1, because these slices hold headers and no chunk; see struct segment_state. */
 INLINE struct page *segment_slice_of(const void *pointer) {
     struct segment *segment = (struct segment *)((uintptr_t)pointer & ~(SEGMENT_BYTES - 1));
     return &segment->pages[((uintptr_t)pointer >> SLICE_SHIFT) & (SEGMENT_SLICES - 1)];

@@ -207,6 +207,22 @@ static void interior_of_aligned(void) {
     survived("a free inside an aligned block");
 }
 
+/* The first 32 KiB of each aligned piece of 4 MiB of the library's memory hold the headers of its
+ * pages. In the second 16 KiB, the header that a pointer leads to has other contents: maps of free
+ * memory, in which the freed chunks set bits. */
+static void in_the_headers(void) {
+    enum { CHUNKS = 600 };
+    char *chunks[CHUNKS];
+    for (int i = 0; i < CHUNKS; i++)
+        memset(chunks[i] = make(15000), 1, 15000);
+    char *piece = chunks[CHUNKS / 6] - ((uintptr_t)chunks[CHUNKS / 6] & ((4UL << 20) - 1));
+    for (int i = 0; i < CHUNKS; i++)
+        if (i % 3)
+            free(chunks[i]);
+    misuse_free(piece + (20 << 10));
+    survived("a free in the headers");
+}
+
 /* A rule zeroes the freed chunks of the next paths. The second of two blocks of 112 bytes plus 16
  * is a multiple of 32, where a chunk with that alignment could stand in a larger block. */
 static void interior_zeroed(void) {
@@ -359,8 +375,8 @@ CHECK_MAIN({"double-free-small", double_free_small}, {"double-free-medium", doub
            {"low-pointer", low_pointer}, {"realloc-foreign", realloc_foreign},
            {"realloc-freed", realloc_freed}, {"realloc-freed-stays", realloc_freed_stays},
            {"realloc-freed-wide", realloc_freed_wide}, {"usable-foreign", usable_foreign},
-           {"interior-of-aligned", interior_of_aligned}, {"interior-zeroed", interior_zeroed},
-           {"interior-zeroed-odd", interior_zeroed_odd},
+           {"interior-of-aligned", interior_of_aligned}, {"in-the-headers", in_the_headers},
+           {"interior-zeroed", interior_zeroed}, {"interior-zeroed-odd", interior_zeroed_odd},
            {"interior-zeroed-threads", interior_zeroed_threads},
            {"double-free-rewound", double_free_rewound},
            {"checked-realloc-freed", checked_realloc_freed}, {"overflow-small", overflow_small},

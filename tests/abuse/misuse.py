@@ -30,6 +30,7 @@ ENDINGS = {
     "interior-large": (INVALID, IN_LARGE),
     "interior-huge": None,
     "interior-of-aligned": (INVALID, IN_BLOCK),
+    "in-the-headers": (DOUBLE, EMPTY),
     "realloc-freed": (DOUBLE, IN_BLOCK),
     "realloc-freed-stays": (DOUBLE, IN_BLOCK),
     "realloc-freed-wide": (DOUBLE, IN_BLOCK),
