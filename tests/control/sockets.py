@@ -49,8 +49,9 @@ def permissions():
 
 @test
 def the_runtime_directory_is_left_empty():
-    """A program may remove its runtime directory when it ends, as dbus-daemon's tests do. So the last
-    process removes the directory of sockets. A process that starts at that moment gets a socket."""
+    """A program may remove its runtime directory when it ends, as dbus-daemon's tests do. So the
+    last process removes the directory of sockets. A process that starts at that moment gets a
+    socket."""
     with runtime_dir() as directory:
         folder = os.path.join(directory, "memctx")
         with start_target(directory) as target:
