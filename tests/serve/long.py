@@ -3,6 +3,7 @@
 push."""
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -91,6 +92,35 @@ def a_part_that_does_not_end_is_killed():
         check("was ended by signal 9" in agent.hear("ended", "serve")["text"], "how it ended")
         check_equal(agent.process.wait(timeout=60), 0, "exit code")
         check(9 < time.monotonic() - began < 60, "the time")
+
+
+@test
+def a_slow_client_has_one_minute_for_request_and_answer():
+    """A client that sends the head of a request within 40 s, and then its body as slowly, loses its
+    connection after a minute in all, not a minute after the head. The body is ignored, but has to
+    come. A request that waits for a profile does not lose its connection."""
+    body = 1000
+    head = (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + 20 * b"x" +
+            b"\r\nContent-Length: %d\r\n\r\n" % body)
+    with served() as target, Server(target.runtime, target.pid) as server:
+        server.get("/metrics")
+        with server.raw() as slow, server.raw(timeout_s=120) as profile:
+            began = time.monotonic()
+            profile.sendall(b"GET /debug/pprof/allocs?seconds=60 HTTP/1.1\r\nHost: localhost\r\n"
+                            b"Connection: close\r\n\r\n")
+            parts = [head[:-40], *(head[at:at + 2] for at in range(len(head) - 40, len(head), 2))]
+            check_equal(b"".join(parts), head, "the parts of the head")
+            for one in parts + body * [b"y"]:
+                try:
+                    slow.sendall(one)
+                except ConnectionError:
+                    break
+                if select.select([slow], [], [], 2)[0]:
+                    break
+            took = time.monotonic() - began
+            check(55 < took < 75, f"the connection was closed after {took:.1f} s")
+            check_equal(profile.recv(12), b"HTTP/1.1 200", "the profile")
+        return f"closed after {took:.1f} s"
 
 
 @test

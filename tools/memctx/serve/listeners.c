@@ -20,7 +20,7 @@ static ssize_t give(void *closure, uint64_t position, char *to, size_t room) {
         memcpy(to, listener->buffer, part);
         listener->length -= part;
         memmove(listener->buffer, listener->buffer + part, listener->length);
-        listener->connection->since_ms = clock_now_ms();
+        listener->connection->since_ms = listener->connection->client_ms = clock_now_ms();
         return (ssize_t)part;
     }
     if (listener->over)
@@ -36,7 +36,7 @@ static void wake(struct listener *listener) {
         return;
     listener->suspended = false;
     listener->connection->waits = false;
-    listener->connection->since_ms = clock_now_ms();
+    listener->connection->since_ms = listener->connection->client_ms = clock_now_ms();
     mhd.resume_connection(listener->http);
 }
 

@@ -98,7 +98,7 @@ static void end_request(void *closure, struct MHD_Connection *http, void **state
     if (request) {
         waiting_drop_answer(request);
         request->connection->asks = false;
-        request->connection->since_ms = clock_now_ms();
+        request->connection->since_ms = request->connection->client_ms = clock_now_ms();
         free(request);
     }
     *state = NULL;
@@ -111,7 +111,7 @@ static void note_connection(void *closure, struct MHD_Connection *http, void **c
         struct connection *connection = cli_alloc(1, sizeof *connection);
         connection->fd =
             mhd.get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        connection->since_ms = clock_now_ms();
+        connection->since_ms = connection->client_ms = clock_now_ms();
         server->connection_count++;
         connection->next = server->connections;
         server->connections = *context = connection;
@@ -135,8 +135,9 @@ static void end_overdue(const struct server *server) {
     bool full = server->connection_count >= server->connections_most;
     int64_t now_ms = clock_now_ms();
     for (const struct connection *at = server->connections; at; at = at->next) {
-        int64_t most_ms = !full ? TRANSFER_MS : at->asks ? SLOW_MS : QUIET_MS;
-        if (!at->waits && now_ms - at->since_ms > most_ms)
+        bool late = now_ms - at->client_ms > TRANSFER_MS ||
+                    (full && now_ms - at->since_ms > (at->asks ? SLOW_MS : QUIET_MS));
+        if (!at->waits && late)
             shutdown(at->fd, SHUT_RDWR);
     }
 }

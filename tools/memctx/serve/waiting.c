@@ -43,6 +43,7 @@ static enum MHD_Result suspend_request(struct server *server, struct waiting *re
                                        struct job *job) {
     request->job = job;
     request->connection->waits = true;
+    request->connection->waits_ms = clock_now_ms();
     request->next = server->waiting;
     server->waiting = request;
     mhd.suspend_connection(request->http);
@@ -56,6 +57,7 @@ void waiting_resume(struct server *server, struct waiting *request, struct answe
     *at = request->next;
     request->connection->waits = false;
     request->connection->since_ms = clock_now_ms();
+    request->connection->client_ms += request->connection->since_ms - request->connection->waits_ms;
     request->answer = answer;
     answer->users++;
     mhd.resume_connection(request->http);
