@@ -72,6 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct cli_failure failure = {0};
     loader_begin(&loader, &model, "the fuzzer", &failure);
     loader.keep_pages = size % 2;
+    loader.lone_views = size % 4 < 2;
     if (load(&loader, data, size)) {
         for (uint32_t i = 1; i < model.context_count; i++)
             if (model.contexts[i].parent >= i)

@@ -125,6 +125,7 @@ static void load(struct outside *outside) {
     struct cli_failure failure = {0};
     size_t bytes;
     loader_begin(&loader, &model, "the fuzzer", &failure);
+    loader.lone_views = true;
     void *head = ask(outside, WIRE_DUMP, &request, sizeof request, &bytes);
     bool good = head && loader_take_head(&loader, head, bytes);
     free(head);

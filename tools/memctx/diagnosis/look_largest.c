@@ -21,9 +21,9 @@ static size_t count_threads_of(const struct look *look, const struct blame_suspe
     for (size_t i = 0; i < suspect->count && model->has_threads; i++) {
         const struct model_figures *figures = model->contexts[suspect->members[i]].figures;
         for (uint32_t k = 0; k < figures->view_count; k++) {
-            const struct model_view *view = &model->views[figures->first_view + k];
-            bytes[view->thread] = model_tame(bytes[view->thread] +
-                                             larger(0, model_tame(view->totals.requested_bytes)));
+            struct model_view view = model_view_at(model, figures, k);
+            bytes[view.thread] =
+                model_tame(bytes[view.thread] + larger(0, model_tame(view.totals.requested_bytes)));
         }
     }
     for (size_t i = 0; i < model->thread_count; i++) {

@@ -94,9 +94,9 @@ void look_for_remote_frees(struct look *look, const struct rule *rule) {
     for (size_t i = 0; i < model->figures_count && model->has_threads; i++) {
         const struct model_figures *figures = model_figures_at(model, i);
         for (uint32_t k = 0; k < figures->view_count; k++) {
-            const struct model_totals *totals = &model->views[figures->first_view + k].totals;
+            struct model_totals totals = model_view_at(model, figures, k).totals;
             crossed[i] = model_tame(
-                crossed[i] + larger(0, model_tame(totals->frees) - model_tame(totals->allocs)));
+                crossed[i] + larger(0, model_tame(totals.frees) - model_tame(totals.allocs)));
         }
         crossed[i] = crossed[i] > look_totals(look, i).frees / 2 ? crossed[i] : 0;
     }

@@ -116,11 +116,11 @@ static void write_threads(struct json_writer *json, const struct model *model,
                           const struct model_context *context) {
     json_put_open(json, "threads", '{');
     for (uint32_t i = 0; i < context->figures->view_count; i++) {
-        const struct model_view *view = &model->views[context->figures->first_view + i];
-        uint32_t tid = model->threads[view->thread].tid;
+        struct model_view view = model_view_at(model, context->figures, i);
+        uint32_t tid = model->threads[view.thread].tid;
         char key[16];
         snprintf(key, sizeof key, "%u", tid);
-        emit_totals(json, tid == 0 ? MODEL_EXITED : key, &view->totals);
+        emit_totals(json, tid == 0 ? MODEL_EXITED : key, &view.totals);
     }
     json_put_close(json, '}');
 }

@@ -197,8 +197,8 @@ static void print_resizes(const struct model *model, uint32_t index,
 static void print_threads(const struct model *model, const struct model_context *context,
                           const struct render_options *options, int indent) {
     for (uint32_t i = 0; i < context->figures->view_count; i++) {
-        const struct model_view *view = &model->views[context->figures->first_view + i];
-        const struct model_thread *thread = &model->threads[view->thread];
+        struct model_view view = model_view_at(model, context->figures, i);
+        const struct model_thread *thread = &model->threads[view.thread];
         char requested[RENDER_NUMBER_BYTES], chunks[RENDER_NUMBER_BYTES];
         char allocs[RENDER_NUMBER_BYTES], frees[RENDER_NUMBER_BYTES];
         printf("%*s", indent, "");
@@ -207,11 +207,11 @@ static void print_threads(const struct model *model, const struct model_context 
         else
             printf("- thread %u (%s): ", thread->tid, thread->name);
         printf("%s requested; %s chunk%s; %s alloc%s; %s free%s\n",
-               render_bytes(requested, view->totals.requested_bytes, options->human),
-               render_count(chunks, view->totals.live_chunks),
-               render_plural(view->totals.live_chunks), render_count(allocs, view->totals.allocs),
-               render_plural(view->totals.allocs), render_count(frees, view->totals.frees),
-               render_plural(view->totals.frees));
+               render_bytes(requested, view.totals.requested_bytes, options->human),
+               render_count(chunks, view.totals.live_chunks),
+               render_plural(view.totals.live_chunks), render_count(allocs, view.totals.allocs),
+               render_plural(view.totals.allocs), render_count(frees, view.totals.frees),
+               render_plural(view.totals.frees));
     }
 }
 

@@ -188,6 +188,41 @@ void model_add_up(struct model *model) {
     }
 }
 
+/* Returns a view of a thread that made and freed all chunks of the context. What a context holds in
+ * pages is not known by thread. */
+static struct model_view view_of_all(const struct model_figures *figures, uint32_t thread) {
+    struct model_view view = {
+        .context = figures->context, .thread = thread, .totals = figures->self};
+    struct model_totals *totals = &view.totals;
+    totals->block_bytes = totals->reserved_bytes = totals->resident_bytes = WIRE_UNKNOWN;
+    totals->pinned_bytes = totals->sole_pinned_bytes = totals->pages = WIRE_UNKNOWN;
+    return view;
+}
+
+struct model_view model_view_at(const struct model *model, const struct model_figures *figures,
+                                uint32_t index) {
+    return figures->lone_view ? view_of_all(figures, figures->first_view)
+                              : model->views[figures->first_view + index];
+}
+
+void model_fold_view(struct model *model, struct model_figures *figures) {
+    const struct model_view *last = &model->views[model->view_count - 1];
+    struct model_view all = view_of_all(figures, last->thread);
+    if (figures->view_count != 1 || memcmp(&all.totals, &last->totals, sizeof all.totals) != 0)
+        return;
+    figures->first_view = last->thread;
+    figures->lone_view = true;
+    model->view_count--;
+}
+
+void model_unfold_view(struct model *model, struct model_figures *figures) {
+    if (!figures->lone_view)
+        return;
+    model->views[model->view_count] = model_view_at(model, figures, 0);
+    figures->first_view = (uint32_t)model->view_count++;
+    figures->lone_view = false;
+}
+
 int64_t model_add(int64_t a, int64_t b) {
     int64_t sum;
     if (a == WIRE_UNKNOWN || b == WIRE_UNKNOWN || __builtin_add_overflow(a, b, &sum))

@@ -169,7 +169,11 @@ struct model_figures {
     uint32_t number; /* the figures of a model are numbered from 0 to figures_count - 1 */
     /* index of the context; WIRE_NONE for number 0 and for model->left_out */
     uint32_t context;
-    uint32_t first_view, view_count; /* the context's elements of model->views */
+    /* The context's elements of model->views. If lone_view is set, there is one view, of the thread
+     * with the index first_view, and it has no element: its sums are those of `self`. Nearly all
+     * views are of this kind, since most contexts belong to one thread. */
+    uint32_t first_view;
+    uint32_t view_count : 31, lone_view : 1;
 };
 
 /* A context. There may be millions, so the struct has only 64 bytes. What only few contexts need is
@@ -197,7 +201,7 @@ struct model_thread {
 };
 
 struct model_view {
-    uint32_t context, thread; /* indices; the views are sorted by context */
+    uint32_t context, thread; /* indices; the list of views is sorted by context */
     struct model_totals totals;
 };
 
@@ -318,7 +322,7 @@ struct model {
     size_t figures_count;
     struct model_module *modules;
     struct model_thread *threads;
-    struct model_view *views;
+    struct model_view *views; /* without lone ones; read them with model_view_at */
     struct model_remote *remotes;
     /* Counts of realloc, one element for each context that resized chunks, in the order of the
      * contexts. `context` is an index here, and `heap` means nothing. */
@@ -353,6 +357,15 @@ struct model_figures *model_own_figures(struct model *model, struct model_contex
  * figures of its own. */
 void model_set_figures(struct model *model, struct model_context *context,
                        const struct model_figures *figures);
+/* Returns the view `index`, below figures->view_count, of the context with these figures. */
+struct model_view model_view_at(const struct model *model, const struct model_figures *figures,
+                                uint32_t index);
+/* For the loaders: makes the last element of model->views the lone view of its context, if it is
+ * the only one so far and has the sums of the context's figures, and removes the element. */
+void model_fold_view(struct model *model, struct model_figures *figures);
+/* For the loaders: gives a lone view an element of model->views again, for which the caller has
+ * made room, before the context gets another view. */
+void model_unfold_view(struct model *model, struct model_figures *figures);
 /* Returns the figures with this number. */
 struct model_figures *model_figures_at(const struct model *model, size_t number)
     __attribute__((pure));

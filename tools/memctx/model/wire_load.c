@@ -144,17 +144,54 @@ static void add_sums(struct model_totals *totals, const struct wire_sums *sums) 
     totals->peak_requested_bytes = WIRE_UNKNOWN;
 }
 
+static void add_view(struct loader *loader, uint32_t index, uint32_t heap,
+                     const struct wire_sums *sums) {
+    loader->views = loader_make_room(loader->views, &loader->view_room, loader->view_count,
+                                     sizeof *loader->views);
+    loader->views[loader->view_count++] = (struct loader_view){index, heap, *sums};
+}
+
 static bool take_views(struct loader *loader, struct loader_records *record, uint32_t index,
                        size_t count) {
     for (size_t i = 0; i < count; i++) {
         struct wire_view wire;
         if (!loader_take_bytes(record, &wire, sizeof wire))
             return loader_damaged(loader, "a thread view is cut off");
-        loader->views = loader_make_room(loader->views, &loader->view_room, loader->view_count,
-                                         sizeof *loader->views);
-        loader->views[loader->view_count++] = (struct loader_view){index, wire.heap, wire.sums};
+        add_view(loader, index, wire.heap, &wire.sums);
     }
     return true;
+}
+
+/* Takes the view of a context that has only this one. Returns false if its sums are not all sums of
+ * the context, so that it needs an element of loader->views. */
+static bool take_lone_view(struct loader *loader, const struct loader_records *record,
+                           struct model_context *context, const struct wire_sums *sums) {
+    struct loader_records again = *record;
+    struct wire_view wire;
+    if (!loader->lone_views || again.left != sizeof wire ||
+        !loader_take_bytes(&again, &wire, sizeof wire) ||
+        memcmp(&wire.sums, sums, sizeof *sums) != 0)
+        return false;
+    struct model_figures *own = model_own_figures(loader->model, context);
+    own->first_view = wire.heap; /* place_views puts the index of the thread here */
+    own->view_count = own->lone_view = 1;
+    return true;
+}
+
+/* Gives the lone view of a context an element of loader->views, because the context has more. */
+static void unfold_view(struct loader *loader, struct model_context *context) {
+    struct model_figures *own = model_own_figures(loader->model, context);
+    const struct model_totals *self = &own->self;
+    if (!own->lone_view)
+        return;
+    struct wire_sums sums = {.requested_bytes = self->requested_bytes,
+                             .live_chunks = self->live_chunks,
+                             .allocs = self->allocs,
+                             .frees = self->frees,
+                             .requested_cum_bytes = self->requested_cum_bytes,
+                             .peak_requested_bytes = self->peak_requested_bytes};
+    add_view(loader, own->context, own->first_view, &sums);
+    own->view_count = own->lone_view = 0;
 }
 
 /* Adds a context without figures. Copies `label`; takes `why` over. */
@@ -270,12 +307,17 @@ static bool take_context(struct loader *loader, struct loader_records *records) 
     struct model_context *context = context_of(loader, &wire, &parts);
     if (!context)
         return false;
+    bool further = (wire.holds & WIRE_CONTEXT_FURTHER) != 0;
+    if (further)
+        unfold_view(loader, context);
     if (parts.has_sums && loader->take_sums)
         loader->take_sums(loader, (uint32_t)(context - model->contexts), &parts.sums);
-    else if (parts.has_sums && (wire.holds & WIRE_CONTEXT_FURTHER) != 0)
+    else if (parts.has_sums && further)
         add_sums(&model_own_figures(model, context)->self, &parts.sums);
     else if (parts.has_sums)
         set_sums(&model_own_figures(model, context)->self, &parts.sums);
+    if (parts.has_sums && !further && take_lone_view(loader, &parts.views, context, &parts.sums))
+        return true;
     return take_views(loader, &parts.views, (uint32_t)(context - model->contexts), wire.views);
 }
 
@@ -377,6 +419,11 @@ static void place_views(struct loader *loader) {
     }
     free(loader->views);
     loader->views = NULL;
+    for (size_t i = 1; i < model->figures_count; i++) {
+        struct model_figures *figures = model_figures_at(model, i);
+        if (figures->lone_view)
+            figures->first_view = thread_of(loader, figures->first_view);
+    }
 }
 
 /* --- marks, notes ---------------------------------------------------------------------------- */

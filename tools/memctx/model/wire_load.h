@@ -37,6 +37,9 @@ struct loader {
     /* held[index of a context]: is increased by the bytes that the context holds in pages; the
      * model then gets no figures. NULL: the figures of the model's contexts get the bytes. */
     int64_t *held;
+    /* A view with all sums of its context is kept in the context's figures, and not in `views`. If
+     * this is set, loader_finish needs the flag MODEL_THREADS. */
+    bool lone_views;
     /* the model has only some contexts; pages of all other contexts count for model->left_out */
     bool partial;
     uint32_t contexts;         /* number of contexts that the head announced */

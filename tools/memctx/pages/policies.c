@@ -164,8 +164,8 @@ static int64_t serial_saving(const struct block_size *sizes, size_t count,
 static bool is_freed_elsewhere(const struct model *model, const struct model_figures *figures) {
     int64_t foreign = 0;
     for (uint32_t i = 0; i < figures->view_count; i++) {
-        const struct model_totals *view = &model->views[figures->first_view + i].totals;
-        int64_t more = model_tame(view->frees) - model_tame(view->allocs);
+        struct model_totals view = model_view_at(model, figures, i).totals;
+        int64_t more = model_tame(view.frees) - model_tame(view.allocs);
         foreign = model_tame(foreign + (more > 0 ? more : 0));
     }
     return foreign > model_tame(figures->self.frees) / FOREIGN_PART;

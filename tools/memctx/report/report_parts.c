@@ -32,23 +32,53 @@ static bool is_empty(const struct model_totals *totals) {
     return true;
 }
 
-static int64_t size_of(const struct model_view *view) {
-    return llabs(model_tame(view->totals.requested_bytes));
-}
+/* A view that is not empty. */
+struct found_view {
+    int64_t size_bytes;
+    uint32_t context, number; /* index of the context; index of the view in the context */
+};
 
 static int by_falling_size(const void *a, const void *b) {
-    const struct model_view *left = *(const struct model_view *const *)a;
-    const struct model_view *right = *(const struct model_view *const *)b;
-    if (size_of(left) != size_of(right))
-        return size_of(left) > size_of(right) ? -1 : 1;
-    return left < right ? -1 : left > right;
+    const struct found_view *left = a, *right = b;
+    if (left->size_bytes != right->size_bytes)
+        return left->size_bytes > right->size_bytes ? -1 : 1;
+    if (left->context != right->context)
+        return left->context < right->context ? -1 : 1;
+    return left->number < right->number ? -1 : left->number > right->number;
 }
 
-static void write_view(struct json_writer *json, const struct model_view *view) {
+/* Returns the views that are not empty, the largest first. */
+static struct found_view *list_views(const struct model *model, size_t *count) {
+    struct found_view *list = NULL;
+    size_t room = 0;
+    *count = 0;
+    for (size_t i = 0; i < model->context_count; i++) {
+        const struct model_figures *figures = model->contexts[i].figures;
+        for (uint32_t k = 0; k < figures->view_count; k++) {
+            struct model_view view = model_view_at(model, figures, k);
+            if (is_empty(&view.totals))
+                continue;
+            if (*count == room) {
+                room = 2 * room + 64;
+                list = cli_grow(list, room, sizeof *list);
+            }
+            list[(*count)++] =
+                (struct found_view){llabs(model_tame(view.totals.requested_bytes)), (uint32_t)i, k};
+        }
+    }
+    if (*count > 0)
+        qsort(list, *count, sizeof *list, by_falling_size);
+    return list;
+}
+
+static void write_view(struct json_writer *json, const struct model *model,
+                       const struct found_view *found) {
+    struct model_view view =
+        model_view_at(model, model->contexts[found->context].figures, found->number);
     json_put_open(json, NULL, '[');
-    json_put_integer(json, NULL, view->thread);
-    json_put_integer(json, NULL, view->context);
-#define X(figure) json_put_integer(json, NULL, view->totals.figure);
+    json_put_integer(json, NULL, view.thread);
+    json_put_integer(json, NULL, view.context);
+#define X(figure) json_put_integer(json, NULL, view.totals.figure);
     THREAD_FIGURES(X)
 #undef X
     json_put_close(json, ']');
@@ -58,8 +88,13 @@ static void write_view(struct json_writer *json, const struct model_view *view) 
  * figure that is not 0. */
 static struct model_totals *add_up(const struct model *model, size_t *busy) {
     struct model_totals *sums = cli_alloc(model->thread_count, sizeof *sums);
-    for (size_t i = 0; i < model->view_count; i++)
-        model_add_totals(&sums[model->views[i].thread], &model->views[i].totals);
+    for (size_t i = 0; i < model->figures_count; i++) {
+        const struct model_figures *figures = model_figures_at(model, i);
+        for (uint32_t k = 0; k < figures->view_count; k++) {
+            struct model_view view = model_view_at(model, figures, k);
+            model_add_totals(&sums[view.thread], &view.totals);
+        }
+    }
     *busy = 0;
     for (size_t i = 0; i < model->thread_count; i++)
         *busy += !is_empty(&sums[i]);
@@ -86,13 +121,7 @@ void report_write_threads(struct json_writer *json, const struct model *model) {
         free(sums);
         return;
     }
-    const struct model_view **views =
-        cli_alloc(model->view_count, sizeof(const struct model_view *));
-    for (size_t i = 0; i < model->view_count; i++)
-        if (!is_empty(&model->views[i].totals))
-            views[count++] = &model->views[i];
-    if (count > 0)
-        qsort(views, count, sizeof(const struct model_view *), by_falling_size);
+    struct found_view *views = list_views(model, &count);
     json_put_newline(json);
     json_put_open(json, "threads", '{');
     json_put_open(json, "list", '[');
@@ -112,7 +141,7 @@ void report_write_threads(struct json_writer *json, const struct model *model) {
     json_put_integer(json, "left_out", count > VIEWS_MAX ? (int64_t)(count - VIEWS_MAX) : 0);
     json_put_open(json, "rows", '[');
     for (size_t i = 0; i < count && i < VIEWS_MAX; i++)
-        write_view(json, views[i]);
+        write_view(json, model, &views[i]);
     json_put_close(json, ']');
     json_put_close(json, '}');
     free(views);

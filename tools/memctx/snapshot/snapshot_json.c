@@ -269,6 +269,7 @@ static bool load_views(struct model *model, const json_t *root, const json_t *li
             own->first_view =
                 own->view_count++ == 0 ? (uint32_t)model->view_count - 1 : own->first_view;
         }
+        model_fold_view(model, own);
     }
     return true;
 }

@@ -251,18 +251,22 @@ static void read_threads(struct snapshot_reader *reader) {
     }
 }
 
-static void read_view(struct snapshot_reader *reader, struct model_view *view) {
+static void read_view(struct snapshot_reader *reader) {
     struct unpack_block *block = &reader->block;
     struct model *model = reader->model;
     uint64_t step = unpack_number(block, VIEWS_CONTEXT);
-    view->thread = snapshot_index(reader, VIEWS_THREAD, model->thread_count,
-                                  "a thread view belongs to a thread that is not listed");
+    uint32_t thread = snapshot_index(reader, VIEWS_THREAD, model->thread_count,
+                                     "a thread view belongs to a thread that is not listed");
     if (step >= model->context_count - reader->view_context) {
         reader->wrong = "a thread view belongs to a context that is not listed";
         return;
     }
-    view->context = reader->view_context += (uint32_t)step;
-    struct model_figures *own = model_own_figures(model, &model->contexts[view->context]);
+    reader->view_context += (uint32_t)step;
+    struct model_figures *own = model_own_figures(model, &model->contexts[reader->view_context]);
+    model_unfold_view(model, own);
+    struct model_view *view = &model->views[model->view_count++];
+    view->context = reader->view_context;
+    view->thread = thread;
     if (own->view_count == 0) {
         own->first_view = (uint32_t)(view - model->views);
         snapshot_begin_rest(reader->rest, &own->self);
@@ -274,14 +278,16 @@ static void read_view(struct snapshot_reader *reader, struct model_view *view) {
     reader->rest[figure++] -= snapshot_known(view->totals.name);
     SNAPSHOT_TOTALS(X)
 #undef X
+    model_fold_view(model, own);
 }
 
 static void read_views(struct snapshot_reader *reader) {
     struct model *model = reader->model;
+    /* one more, for a view of the block before this one that is unfolded again */
     model->views =
-        snapshot_make_room(reader, model->views, model->view_count, sizeof *model->views);
+        snapshot_make_room(reader, model->views, model->view_count + 1, sizeof *model->views);
     for (uint32_t i = 0; i < reader->block.rows && !reader->wrong; i++)
-        read_view(reader, &model->views[model->view_count++]);
+        read_view(reader);
 }
 
 static void read_remotes(struct snapshot_reader *reader) {

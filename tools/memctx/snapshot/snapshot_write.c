@@ -258,28 +258,39 @@ static void write_contexts(struct snapshot_writer *writer) {
 
 /* --- threads ----------------------------------------------------------------------------- */
 
-static void write_views(struct snapshot_writer *writer) {
+/* Writes the views of one context. `before`: the context of the view before. */
+static void write_views_of(struct snapshot_writer *writer, const struct model_figures *figures,
+                           uint32_t before) {
     struct pack *pack = writer->pack;
-    const struct model *model = writer->model;
     uint64_t rest[SNAPSHOT_TOTALS_COUNT];
-    uint32_t before = 0;
-    pack_begin_table(pack, SNAPSHOT_VIEWS);
-    for (size_t i = 0; i < model->view_count; i++) {
-        const struct model_view *view = &model->views[i];
+    snapshot_begin_rest(rest, &figures->self);
+    for (uint32_t i = 0; i < figures->view_count; i++) {
+        struct model_view view = model_view_at(writer->model, figures, i);
         unsigned figure = 0;
-        if (i == 0 || view->context != before)
-            snapshot_begin_rest(rest, &model->contexts[view->context].figures->self);
-        pack_number(pack, VIEWS_CONTEXT, view->context - before);
-        pack_number(pack, VIEWS_THREAD, view->thread);
+        pack_number(pack, VIEWS_CONTEXT, view.context - before);
+        pack_number(pack, VIEWS_THREAD, view.thread);
 #define X(name, expected)                                                                          \
-    pack_figure(pack, VIEWS_TOTALS + figure, view->totals.name, rest[figure]);                     \
-    rest[figure++] -= snapshot_known(view->totals.name);
+    pack_figure(pack, VIEWS_TOTALS + figure, view.totals.name, rest[figure]);                      \
+    rest[figure++] -= snapshot_known(view.totals.name);
         SNAPSHOT_TOTALS(X)
 #undef X
         pack_end_row(pack);
-        before = view->context;
+        before = view.context;
     }
-    pack_end_table(pack);
+}
+
+static void write_views(struct snapshot_writer *writer) {
+    const struct model *model = writer->model;
+    uint32_t before = 0;
+    pack_begin_table(writer->pack, SNAPSHOT_VIEWS);
+    for (uint32_t i = 0; i < model->context_count; i++) {
+        const struct model_figures *figures = model->contexts[i].figures;
+        if (figures->view_count == 0)
+            continue;
+        write_views_of(writer, figures, before);
+        before = i;
+    }
+    pack_end_table(writer->pack);
 }
 
 static void write_threads(struct snapshot_writer *writer) {

@@ -124,6 +124,7 @@ static void load_process(struct target *target, struct model *model,
     uint32_t threads = options->flags & MODEL_THREADS ? WIRE_DUMP_THREADS : 0;
     struct loader *loader = &target->loader;
     loader_begin(loader, model, source_of(target), &target->failure);
+    loader->lone_views = threads != 0;
     loader->keep_pages = options->pages || options->light_pages;
     target_ask_head(target, WIRE_DUMP_BEGIN);
     target_ask_part(target, WIRE_PART_CONTEXTS, threads);
