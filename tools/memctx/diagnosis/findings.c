@@ -481,7 +481,7 @@ void findings_make(struct findings *findings, const struct findings_input *input
     play_down_small_growth(findings);
     play_down_rounding_of_growth(findings);
     free(samples.samples);
-    free(look.holders.list);
+    holders_free(&look.holders);
     blame_paths_free(&look.paths);
     if (findings->count > 0)
         qsort(findings->list, findings->count, sizeof *findings->list, by_weight);

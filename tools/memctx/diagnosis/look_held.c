@@ -106,7 +106,7 @@ void look_for_empty_pages(struct look *look, const struct rule *rule) {
         if (look->holders.list) {
             const struct holder *holder = &look->holders.list[i];
             bytes = holder->alone_free + holder->shared_free;
-            used = holder->block_bytes - holder->large_bytes;
+            used = holder->block_bytes - holders_own(&look->holders, i)->large_bytes;
         }
         pinned[i] = used > 0 && bytes > used ? bytes : 0;
     }
@@ -148,9 +148,10 @@ static void tell_cure_of_rounding(const struct look *look, struct finding *findi
     if (!look->holders.list)
         return;
     for (size_t i = 0; i < suspect->count; i++) {
-        const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
-        slab = model_tame(slab + holder->slab_bytes);
-        serial = model_tame(serial + holder->generation_bytes);
+        size_t number = look->model->contexts[suspect->members[i]].figures->number;
+        const struct holder_own *own = holders_own(&look->holders, number);
+        slab = model_tame(slab + own->slab_bytes);
+        serial = model_tame(serial + own->generation_bytes);
     }
     if (slab > suspect->figure / 2) {
         finding_helps(look, finding, "set", " policy=slab", slab,
@@ -202,7 +203,7 @@ static int64_t rounding_beyond_alignment(const struct look *look, size_t number,
 static int64_t rounding_worth_telling(const struct look *look, size_t number) {
     int64_t bytes = rounding_in_memory(look, number),
             blocks = look_totals(look, number).block_bytes;
-    int64_t slab = look->holders.list ? look->holders.list[number].slab_bytes : 0;
+    int64_t slab = look->holders.list ? holders_own(&look->holders, number)->slab_bytes : 0;
     return bytes > blocks / 8 || slab > blocks / 16 ? bytes : 0;
 }
 
@@ -306,7 +307,7 @@ void look_for_untouched(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *untouched = cli_alloc(model->figures_count, sizeof *untouched);
     for (size_t i = 0; i < model->figures_count && look->holders.list; i++) {
-        int64_t bytes = look->holders.list[i].absent_bytes;
+        int64_t bytes = holders_own(&look->holders, i)->absent_bytes;
         untouched[i] = bytes > look_totals(look, i).requested_bytes / 2 ? bytes : 0;
     }
     struct blame blame;

@@ -20,12 +20,15 @@ static void add_holder(struct holder *sum, const struct holder *part) {
     sum->alone_bytes = model_tame(sum->alone_bytes + part->alone_bytes);
     sum->alone_free = model_tame(sum->alone_free + part->alone_free);
     sum->shared_free = model_tame(sum->shared_free + part->shared_free);
-    sum->kept_bytes = model_tame(sum->kept_bytes + part->kept_bytes);
-    sum->slab_bytes = model_tame(sum->slab_bytes + part->slab_bytes);
-    sum->generation_bytes = model_tame(sum->generation_bytes + part->generation_bytes);
     sum->oldest = part->oldest > sum->oldest ? part->oldest : sum->oldest;
     sum->median_most = part->median_most; /* only used for a pinner with a single member */
     sum->median_least = part->median_least;
+}
+
+static void add_own(struct holder_own *sum, const struct holder_own *part) {
+    sum->kept_bytes = model_tame(sum->kept_bytes + part->kept_bytes);
+    sum->slab_bytes = model_tame(sum->slab_bytes + part->slab_bytes);
+    sum->generation_bytes = model_tame(sum->generation_bytes + part->generation_bytes);
 }
 
 static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
@@ -41,6 +44,8 @@ static void make_pinner(struct pinner *pinner, const struct blame_paths *paths,
                        model_tame(model->contexts[index].figures->self.requested_bytes));
         struct holder holder = holders_look(holders, model, index);
         add_holder(&pinner->sum, &holder);
+        if (holders->list)
+            add_own(&pinner->own, holders_own(holders, model->contexts[index].figures->number));
     }
     /* Pages with chunks of several members come back when all members free their chunks. */
     int64_t held = pinner->sum.alone_free + pinner->sum.shared_free;
@@ -115,12 +120,12 @@ static void print_what_if(const struct pinner *pinner, const struct model *model
         print_line("pages without other contexts, from the start,", pinner->isolate_bytes, human,
                    "isolate", model, members, "");
     }
-    if (pinner->sum.slab_bytes > floor) {
-        print_line("blocks of exactly the chunk size", pinner->sum.slab_bytes, human, "set", model,
+    if (pinner->own.slab_bytes > floor) {
+        print_line("blocks of exactly the chunk size", pinner->own.slab_bytes, human, "set", model,
                    members, " policy=slab");
-    } else if (pinner->sum.generation_bytes > floor) {
+    } else if (pinner->own.generation_bytes > floor) {
         print_line("chunks one after another, if freed in the order of allocation,",
-                   pinner->sum.generation_bytes, human, "set", model, members,
+                   pinner->own.generation_bytes, human, "set", model, members,
                    " policy=generation");
     }
     free(members);
@@ -280,8 +285,9 @@ static void write_pinner(struct json_writer *json, const struct pinner *pinner,
         json_put_close(json, '}');
     }
     json_put_close(json, ']');
-    const int64_t savings[] = {pinner->punch_bytes, pinner->isolate_bytes, sum->slab_bytes,
-                               sum->generation_bytes, sum->generation_bytes};
+    const struct holder_own *own = &pinner->own;
+    const int64_t savings[] = {pinner->punch_bytes, pinner->isolate_bytes, own->slab_bytes,
+                               own->generation_bytes, own->generation_bytes};
     static const char *const keys[] = {"trim_bytes", "isolate_bytes", "slab_bytes",
                                        "generation_bytes", "bump_bytes"};
     json_put_open(json, "what_if", '{');

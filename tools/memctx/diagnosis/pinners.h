@@ -18,6 +18,7 @@ struct pinner {
     /* sum over the members; `oldest` is the maximum; the medians are set only for a single member
      */
     struct holder sum;
+    struct holder_own own; /* sum over the members of what the pages of one context tell */
     int64_t requested_bytes;
     struct holder_partner partners[HOLDERS_PARTNERS_MAX];
     size_t partner_count;

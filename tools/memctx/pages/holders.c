@@ -152,27 +152,49 @@ static int64_t absent_bytes(const struct wire_page *page) {
                                                                     : bytes - model_tame(resident);
 }
 
+/* Returns the figures from own pages, for writing, of the context with this number of figures. */
+static struct holder_own *make_own(struct holders *holders, size_t number) {
+    struct holder *holder = &holders->list[number];
+    if (holder->own == 0) {
+        if (holders->own_count == holders->own_room) {
+            holders->own_room = 2 * holders->own_room + 64;
+            holders->own = cli_grow(holders->own, holders->own_room, sizeof *holders->own);
+        }
+        holder->own = (uint32_t)holders->own_count++;
+        holders->own[holder->own] = (struct holder_own){0};
+    }
+    return &holders->own[holder->own];
+}
+
+/* Adds what a page of a single context says of this context. */
+static void add_own_page(struct holders *holders, const struct model *model,
+                         const struct wire_page *page) {
+    size_t number = model->contexts[page->context].figures->number;
+    struct holder_own *own = make_own(holders, number);
+    for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
+        own->os_pages[bin] += page->os_pages[bin];
+    own->os_pages[0] += page->os_empty;
+    add_to(&own->empty_os_bytes, empty_os_bytes(page));
+    add_to(&holders->list[number].held_bytes, memory_held_bytes(page));
+    if (page->block_bytes == 0)
+        add_to(&own->absent_bytes, absent_bytes(page));
+    if (page->live == 0)
+        add_to(&own->kept_bytes, memory_held_bytes(page));
+    else if (page->kind == WIRE_PAGE_LARGE)
+        add_to(&own->large_bytes, live_bytes(page, page->live));
+}
+
 static void add_page(struct holders *holders, const struct model *model,
                      const struct wire_page *page) {
     struct shares shares;
     int64_t free_bytes = memory_free_bytes(page);
-    struct holder *own =
-        page->context != WIRE_NONE ? holders_of(holders, model, page->context) : NULL;
+    bool is_own = page->context != WIRE_NONE;
     if (page->kind == WIRE_PAGE_MIXED)
         add_to(&holders->mixed_free_bytes, free_bytes);
-    if (own) {
-        for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
-            own->os_pages[bin] += page->os_pages[bin];
-        own->os_pages[0] += page->os_empty;
-        add_to(&own->empty_os_bytes, empty_os_bytes(page));
-        add_to(&own->held_bytes, memory_held_bytes(page));
-        if (page->block_bytes == 0)
-            add_to(&own->absent_bytes, absent_bytes(page));
-    }
+    if (is_own)
+        add_own_page(holders, model, page);
     if (page->live == 0) {
         add_to(&holders->kept_bytes, memory_held_bytes(page));
-        if (own)
-            add_to(&own->kept_bytes, memory_held_bytes(page));
         return;
     }
     shares_of(model, page, &shares);
@@ -180,10 +202,8 @@ static void add_page(struct holders *holders, const struct model *model,
         const struct model_share *share = &shares.list[i];
         struct holder *holder = holders_of(holders, model, share->context);
         add_to(&holder->chunks, share->live);
-        add_to(&holder->held_bytes, !own ? live_bytes(page, share->live) : 0);
+        add_to(&holder->held_bytes, !is_own ? live_bytes(page, share->live) : 0);
         add_to(&holder->block_bytes, live_bytes(page, share->live));
-        if (page->kind == WIRE_PAGE_LARGE)
-            add_to(&holder->large_bytes, live_bytes(page, share->live));
         if (shares.count == 1) {
             add_to(&holder->alone_bytes, memory_held_bytes(page));
             add_to(&holder->alone_free, free_bytes);
@@ -221,15 +241,27 @@ void holders_make(struct holders *holders, const struct model *model) {
     if (!model->has_pages)
         return;
     holders->list = cli_alloc(model->figures_count, sizeof *holders->list);
+    holders->own_room = 64;
+    holders->own = cli_alloc(holders->own_room, sizeof *holders->own);
+    holders->own_count = 1;
     for (size_t i = 0; i < model->page_count; i++)
         add_page(holders, model, &model->pages[i]);
     struct policies_saving *savings = policies_predict(model);
     for (size_t i = 0; i < model->figures_count; i++) {
-        holders->list[i].slab_bytes = savings[i].slab_bytes;
-        holders->list[i].generation_bytes = savings[i].serial_bytes;
+        if (savings[i].slab_bytes == 0 && savings[i].serial_bytes == 0)
+            continue;
+        struct holder_own *own = make_own(holders, i);
+        own->slab_bytes = savings[i].slab_bytes;
+        own->generation_bytes = savings[i].serial_bytes;
     }
     free(savings);
     find_ages(holders, model);
+}
+
+void holders_free(struct holders *holders) {
+    free(holders->list);
+    free(holders->own);
+    *holders = (struct holders){0};
 }
 
 /* --- some contexts together ------------------------------------------------------------------ */

@@ -11,18 +11,11 @@
 
 #include "model/model.h"
 
-struct holder {
-    int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
-    int64_t large_bytes;         /* the part of block_bytes that is large chunks */
-    /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
-    int64_t held_bytes;
-    /* Bytes in memory of the pages that only this context keeps in use. They come back if the
-     * context frees all its chunks there. */
-    int64_t alone_bytes;
-    int64_t alone_free; /* free bytes in the pages of alone_bytes */
-    /* the context's part, by live chunks, of the free bytes in pages that it shares with others */
-    int64_t shared_free;
-    int64_t kept_bytes; /* bytes of its pages without live chunks, kept for its next chunks */
+/* The figures that come from a context's own pages. Most contexts of a large tree have none, since
+ * they are small and share their pages. */
+struct holder_own {
+    int64_t large_bytes; /* the part of block_bytes that is large chunks */
+    int64_t kept_bytes;  /* bytes of its pages without live chunks, kept for its next chunks */
     /* bytes of the context's large chunks that are not in memory */
     int64_t absent_bytes;
     /* Bytes of OS pages without live chunks in pages that are in use. memctx trim TARGET CONTEXT
@@ -31,16 +24,31 @@ struct holder {
     /* Bytes that other policies would save (policies.h). generation_bytes holds only if the chunks
      * are freed in the order of their allocation, or all together. */
     int64_t slab_bytes, generation_bytes;
+    /* OS pages of own pages and large chunks, by share of live bytes */
+    uint32_t os_pages[WIRE_OCCUPANCY_BINS];
+};
+
+struct holder {
+    int64_t chunks, block_bytes; /* live chunks, and bytes of their blocks */
+    /* bytes in memory of the context's own pages, and bytes of its blocks in mixed pages */
+    int64_t held_bytes;
+    /* Bytes in memory of the pages that only this context keeps in use. They come back if the
+     * context frees all its chunks there. */
+    int64_t alone_bytes;
+    int64_t alone_free; /* free bytes in the pages of alone_bytes */
+    /* the context's part, by live chunks, of the free bytes in pages that it shares with others */
+    int64_t shared_free;
     /* Ages in units of WIRE_AGE_NS. No chunk is older than `oldest`; the age of the median chunk
      * lies between median_least and median_most. */
     uint32_t oldest, median_most, median_least;
-    /* OS pages of own pages and large chunks, by share of live bytes */
-    uint32_t os_pages[WIRE_OCCUPANCY_BINS];
+    uint32_t own; /* index in holders->own; the figures with index 0 are 0 */
 };
 
 struct holders {
     /* indexed by the number of a context's figures; NULL: the pages are not known */
     struct holder *list;
+    struct holder_own *own;
+    size_t own_count, own_room;
     int64_t kept_bytes; /* bytes in memory of all pages without live chunks, mixed ones included */
     int64_t mixed_free_bytes; /* free bytes in mixed pages, with and without live chunks */
 };
@@ -49,6 +57,13 @@ static inline struct holder *holders_of(const struct holders *holders, const str
                                         uint32_t context) {
     return &holders->list[model->contexts[context].figures->number];
 }
+/* Returns the figures from own pages of the context with this number of figures. `list` must not be
+ * NULL. */
+static inline const struct holder_own *holders_own(const struct holders *holders, size_t number) {
+    return &holders->own[holders->list[number].own];
+}
+/* Frees the lists. */
+void holders_free(struct holders *holders);
 void holders_make(struct holders *holders, const struct model *model);
 /* Returns true for a recorded moment that has sums over the pages of each context. `list` is NULL
  * then: single pages, ages and predictions are not known. */

@@ -353,19 +353,20 @@ static void print_text(const struct model *model, const struct view *view,
 }
 
 /* Writes the figures of a context that come from the page records. */
-static void write_holder(struct json_writer *json, const struct holder *holder) {
+static void write_holder(struct json_writer *json, const struct holder *holder,
+                         const struct holder_own *own) {
     json_put_integer(json, "chunks_seen", holder->chunks);
     json_put_integer(json, "alone_bytes", holder->alone_bytes);
     json_put_integer(json, "alone_free_bytes", holder->alone_free);
     json_put_integer(json, "shared_free_bytes", holder->shared_free);
-    json_put_integer(json, "kept_bytes", holder->kept_bytes);
-    json_put_integer(json, "empty_os_bytes", holder->empty_os_bytes);
+    json_put_integer(json, "kept_bytes", own->kept_bytes);
+    json_put_integer(json, "empty_os_bytes", own->empty_os_bytes);
     json_put_decimal(json, "oldest_age_s", holders_seconds(holder->oldest));
     json_put_decimal(json, "median_age_most_s", holders_seconds(holder->median_most));
     json_put_decimal(json, "median_age_least_s", holders_seconds(holder->median_least));
     json_put_open(json, "os_occupancy", '[');
     for (int bin = 0; bin < WIRE_OCCUPANCY_BINS; bin++)
-        json_put_integer(json, NULL, holder->os_pages[bin]);
+        json_put_integer(json, NULL, own->os_pages[bin]);
     json_put_close(json, ']');
 }
 
@@ -396,7 +397,8 @@ static void write_context(struct json_writer *json, const struct model *model, u
         json_put_close(json, ']');
     }
     if (holders->list)
-        write_holder(json, holders_of(holders, model, index));
+        write_holder(json, holders_of(holders, model, index),
+                     holders_own(holders, context->figures->number));
     emit_path(json, model, index, UINT32_MAX);
     json_put_close(json, '}');
 }

@@ -61,17 +61,18 @@ static int64_t predict(const struct model *model, const struct chosen *chosen,
     holders_make(&holders, model);
     for (size_t i = 0; i < model->context_count; i++) {
         const struct holder *holder = holders_of(&holders, model, (uint32_t)i);
+        const struct holder_own *own = holders_own(&holders, model->contexts[i].figures->number);
         if (!chosen->members[i])
             continue;
         switch (placing->placement) {
         /* free memory in these contexts' own pages will serve other contexts */
         case WIRE_PLACE_SHARED:
             if (model->contexts[i].figures->self.pages > 0)
-                sum = model_tame(sum + holder->alone_free + holder->kept_bytes);
+                sum = model_tame(sum + holder->alone_free + own->kept_bytes);
             break;
-        case WIRE_PLACE_SLAB: sum = model_tame(sum + holder->slab_bytes); break;
+        case WIRE_PLACE_SLAB: sum = model_tame(sum + own->slab_bytes); break;
         case WIRE_PLACE_GENERATION:
-        case WIRE_PLACE_BUMP: sum = model_tame(sum + holder->generation_bytes); break;
+        case WIRE_PLACE_BUMP: sum = model_tame(sum + own->generation_bytes); break;
         default: break;
         }
     }
