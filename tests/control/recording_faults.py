@@ -88,6 +88,13 @@ def tiny_disk(directory, mebibytes):
         raise Skip("no file system can be mounted here")
 
 
+def fill_disk(directory):
+    with contextlib.suppress(OSError), open(os.path.join(directory, "fill"), "wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+
+
 @test
 def recording_when_no_block_is_left():
     """On a full file system the moments written before stay readable, and lost ones are counted."""
@@ -95,6 +102,34 @@ def recording_when_no_block_is_left():
         tiny_disk(disk, 1)
         try:
             check_full_disk(disk)
+        finally:
+            subprocess.run(["umount", "-l", disk], check=True)
+
+
+@test
+def a_full_disk_is_told_when_a_recording_begins():
+    """memctx run --record and memctx set record= say that the disk is full, because the library
+    only counts what it cannot write; the program runs all the same."""
+    message = " KiB free, and a recording needs 300 KiB or more; "
+    with tempfile.TemporaryDirectory(prefix="mctx-disk-") as disk, runtime_dir() as runtime:
+        tiny_disk(disk, 1)
+        try:
+            done = run_cli("run", f"--record={disk}", "--", "true")
+            check_equal((done.returncode, done.stderr), (0, ""), "a disk with 1 MiB of room")
+            fill_disk(disk)
+            done = run_cli("run", f"--record={disk}", "--", "true")
+            check(done.returncode == 0 and message in done.stderr, f"run: {done.stderr}")
+            program = harness.build_program("tests/control/recorded.c")
+            with harness.Target([program], runtime, MEMCTX_CONTROL="eager") as target:
+                target.hear()
+                target.wait_socket()
+                done = run_cli("set", target.pid, f"record={disk}", env=target.cli_env)
+                check_equal((done.returncode, done.stdout), (0, f"record is now {disk}\n"), "set")
+                check(message in done.stderr, f"set: {done.stderr}")
+                done = run_cli("set", target.pid, "record=off", env=target.cli_env)
+                check_equal((done.returncode, done.stderr), (0, ""), "record=off")
+                target.say("exit")
+                check_equal(target.process.wait(timeout=60), 7, "exit status")
         finally:
             subprocess.run(["umount", "-l", disk], check=True)
 
@@ -107,10 +142,7 @@ def check_full_disk(disk):
             target.hear()
             path = recording_of(disk, target.pid)
             wait_moments(path, 2)  # root's programs write one at once, and one after 0.1 s
-            with contextlib.suppress(OSError), open(os.path.join(disk, "fill"), "wb") as file:
-                while True:
-                    file.write(bytes(4096))
-                    file.flush()
+            fill_disk(disk)
             wait_moments(path, 12)  # the ring of moments has got its first 256 KiB
             target.process.kill()
             target.process.wait(timeout=60)

@@ -9,11 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <memctx/record.h>
 
 #include "base/cli.h"
+
+/* A short recording takes some 300 KiB, since the ring of moments grows by 256 KiB at a time. */
+#define ROOM_KIB 300
 
 static bool is_recording(int fd, const struct process_facts *facts) {
     struct record_head head;
@@ -98,4 +102,17 @@ int recording_open(const struct process_facts *facts) {
     if (threads)
         closedir(threads);
     return found;
+}
+
+void recording_warn_without_room(const char *path, const char *shown) {
+    struct statvfs disk;
+    /* /proc and similar file systems have no blocks at all; some others do not count them */
+    if (statvfs(path, &disk) != 0 || disk.f_blocks == 0)
+        return;
+    uint64_t blocks = geteuid() == 0 ? disk.f_bfree : disk.f_bavail;
+    uint64_t free_kib = blocks * (disk.f_frsize / 512) / 2;
+    if (free_kib < ROOM_KIB)
+        cli_warn("the disk of %s has %llu KiB free, and a recording needs %d KiB or more; what "
+                 "cannot be written is lost until there is room; free some space",
+                 shown, (unsigned long long)free_kib, ROOM_KIB);
 }

@@ -12,5 +12,9 @@ int recording_open(const struct process_facts *facts);
 /* Opens a recording of the process by its path, as the process sees it. Returns a descriptor or -1,
  * as recording_open does. */
 int recording_open_path(const struct process_facts *facts, const char *path);
+/* Prints a warning if the file system of a directory has no room for even a short recording,
+ * because the library itself only counts the moments that it cannot write. `shown`: the directory's
+ * name in the message. */
+void recording_warn_without_room(const char *path, const char *shown);
 
 #endif

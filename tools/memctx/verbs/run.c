@@ -16,6 +16,7 @@
 
 #include "rules/rule_start.h"
 #include "target/program.h"
+#include "target/recording.h"
 #include "verbs/record_names.h"
 #include "verbs/rule_check.h"
 #include "verbs/settings.h"
@@ -132,6 +133,7 @@ static void set_record(const char *directory) {
     close(fd);
     unlink(trial);
     free(trial);
+    recording_warn_without_room(path, directory);
     set_variable("MEMCTX_RECORD", path);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "target/recording.h"
 #include "verbs/place.h"
 #include "verbs/rule_check.h"
 #include "verbs/settings.h"
@@ -171,6 +172,17 @@ static void print_json(const struct target *target, char *const *assignments, ch
     putchar('\n');
 }
 
+/* Warns if the process begins to record on a full disk. */
+static void warn_without_room(const struct target *target, const char *assignment) {
+    static const char record[] = "record=/";
+    const char *directory = assignment + sizeof record - 2;
+    if (strncmp(assignment, record, sizeof record - 1) != 0)
+        return;
+    char *path = cli_format("/proc/%d/root%s", (int)target->facts.pid, directory);
+    recording_warn_without_room(path, directory);
+    free(path);
+}
+
 /* Sends the assignments, and prints the answers of the process. */
 static void set_options(struct target *target, char *const *assignments, size_t count,
                         bool as_json) {
@@ -180,6 +192,7 @@ static void set_options(struct target *target, char *const *assignments, size_t 
         answers[i][strcspn(answers[i], "\n")] = '\0';
         if (!as_json)
             printf("%s\n", answers[i]);
+        warn_without_room(target, assignments[i]);
     }
     if (as_json)
         print_json(target, assignments, answers, count);
