@@ -408,6 +408,50 @@ def the_unit_and_the_example_are_valid():
         check_equal((done.returncode, ours), (0, []), f"systemd-analyze ({done.stderr})")
 
 
+def unit_keys():
+    """The keys of the unit: {key: [words of its value]}."""
+    with open(f"{ROOT}/scripts/memctx-agent.service.in", encoding="utf-8") as file:
+        found = re.findall("^([A-Z][A-Za-z]*)=(.*)$", file.read(), re.M)
+    keys = {key: value.split() for key, value in found}
+    check_equal(len(keys), len(found), "keys of the unit")
+    return keys
+
+
+def bytes_of(text):
+    return int(text[:-1]) << {"K": 10, "M": 20, "G": 30}[text[-1]]
+
+
+@test
+def the_unit_fits_the_agent_and_its_example():
+    """The unit waits for the file that the agent reads, starts the agent again unless that file has
+    a mistake, gives it the directory of the example, and lets it open the sockets that it needs."""
+    unit = unit_keys()
+    check_equal(unit["ExecStart"], ["@PREFIX@/bin/memctx", "agent"], "the command")
+    path, = unit["ConditionPathExists"]
+    done = run_cli("agent", "--config", "/none", "--check")
+    check_equal([str(done.returncode)], unit["RestartPreventExitStatus"], "status of a bad file")
+    check(path in run_cli("agent", "--help").stdout, f"the agent does not read {path}")
+    check_equal((unit["Restart"], unit["KillMode"]), (["on-failure"], ["mixed"]), "its end")
+    check_equal(unit["ExecReload"][-3:], ["/bin/kill", "-HUP", "$MAINPID"], "the reload")
+    with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
+        example = file.read()
+    directory = re.search('^dir = "(.*)"$', example, re.M).group(1)
+    check_equal((["/var/lib/" + unit["StateDirectory"][0]], unit["ProtectSystem"]),
+                ([directory], ["strict"]), "the directory that the agent may write to")
+    check_equal(unit["WorkingDirectory"], [directory], "the working directory")
+    memory = re.search('^memory = "(.*?)"', example, re.M).group(1)
+    high, most = unit["MemoryHigh"][0], unit["MemoryMax"][0]
+    check(bytes_of(memory) < bytes_of(high) < bytes_of(most),
+          f"one process may have {memory}, all together {high} to {most}")
+    check({"AF_UNIX", "AF_INET", "AF_INET6"} <= set(unit["RestrictAddressFamilies"]),
+          "the agent cannot reach programs, or clients cannot reach the agent")
+    # tests/serve/manifests.py shows that these capabilities are enough and needed.
+    with open(f"{ROOT}/examples/kubernetes/agent.yaml", encoding="utf-8") as file:
+        added = re.search(r"^ *add: \[(.*)\]$", file.read(), re.M).group(1)
+    check_equal(sorted(unit["CapabilityBoundingSet"]),
+                sorted("CAP_" + word.strip('" ') for word in added.split(",")), "capabilities")
+
+
 @test
 def the_printed_start_works():
     """The commands of docs/agent.md, up to the check, succeed on a machine that has no directory of
