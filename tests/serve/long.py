@@ -3,17 +3,19 @@
 push."""
 import json
 import os
+import re
 import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import urllib.parse
 import urllib.request
 
 import harness
-from harness import Skip, check, check_equal, test
+from harness import ROOT, Skip, check, check_equal, test
 from agents import Agent, file_of
 from pushes import ended, running, sink
 from serving import Server, free_port, served
@@ -52,6 +54,58 @@ def prometheus_scrapes_and_answers():
                     ("served", "1", "named"), "labels")
 
 
+def shortened(text):
+    """The alerts with times that are a ninetieth (40 s instead of an hour), and with thresholds of
+    bytes that are a hundredth or less."""
+    def seconds(found):
+        return f"{int(found[1]) * {'h': 3600, 'm': 60}[found[2]] // 90}s"
+
+    text = re.sub(r"\b(\d+)([hm])\b", seconds, text).replace("4 * 3600", "160")
+    return re.sub(r"\b(50|100|256)e6\b", "1e6", text)
+
+
+@test
+def alerts_fire_in_prometheus():
+    """A real Prometheus fires the alerts on growth and on waste, with the context's name in the
+    label, and no other."""
+    prometheus = shutil.which("prometheus")
+    if not prometheus:
+        raise Skip("prometheus is not installed")
+    program = harness.build_program("tests/serve/alerting.c")
+    with harness.runtime_dir() as runtime, \
+            tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where, \
+            harness.Target([program], runtime, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "ready", "first line of the target")
+        target.wait_socket()
+        with Server(runtime, target.pid) as server:
+            with open(f"{ROOT}/examples/prometheus/memctx-alerts.yml", encoding="utf-8") as file:
+                rules = shortened(file.read())
+            with open(os.path.join(where, "alerts.yml"), "w", encoding="utf-8") as file:
+                file.write(rules)
+            with open(os.path.join(where, "config.yml"), "w", encoding="ascii") as file:
+                file.write("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+                           "rule_files: [alerts.yml]\nscrape_configs:\n- job_name: memctx\n  "
+                           f"static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
+            port = free_port()
+            with open(os.path.join(where, "log"), "wb") as log, subprocess.Popen(
+                    [prometheus, f"--config.file={where}/config.yml",
+                     f"--storage.tsdb.path={where}/data",
+                     f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
+                try:
+                    def firing():
+                        found = query(port, 'ALERTS{alertstate="firing"}') or []
+                        return {(one["metric"]["alertname"],
+                                 one["metric"].get("context", "").split(" ")[0]) for one in found}
+
+                    want = {("MemctxContextGrows", "leak_sessions"),
+                            ("MemctxWaste", "leak_sessions"), ("MemctxProcessGrows", "")}
+                    harness.wait_until(lambda: want <= firing(), f"the alerts {want}", step_s=1,
+                                       timeout_s=300)
+                    check_equal(firing(), want, "alerts that fire")
+                finally:
+                    process.kill()
+
+
 def query(port, expression):
     try:
         words = urllib.parse.urlencode({"query": expression})
@@ -60,6 +114,40 @@ def query(port, expression):
             return json.load(answer)["data"]["result"]
     except OSError:
         return None
+
+
+VALIDATOR = "kubernetes-validate==1.37.0"
+
+
+def kubernetes_validator():
+    """Returns the command kubernetes-validate, installed from PyPI into a virtual environment."""
+    environment = os.path.join(ROOT, "out/test/kubernetes")
+    command = os.path.join(environment, "bin/kubernetes-validate")
+    for words in ([sys.executable, "-m", "venv", environment],
+                  [os.path.join(environment, "bin/pip"), "install", "-q", VALIDATOR]):
+        if os.path.exists(command):
+            break
+        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+        if done.returncode:
+            raise Skip(f"{VALIDATOR} cannot be had: {(done.stderr or done.stdout)[-200:]}")
+    return command
+
+
+@test
+def the_manifests_fit_the_schemas_of_kubernetes():
+    command = kubernetes_validator()
+    with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+        for name in ("app.yaml", "agent.yaml"):
+            with open(f"{ROOT}/examples/kubernetes/{name}", encoding="utf-8") as file:
+                text = file.read()
+            # A key that does not exist shows that the validator looks inside the pod.
+            for written, code in ((text, 0), (text.replace("containers:", "container:"), 1)):
+                path = os.path.join(where, name)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(written)
+                done = subprocess.run([command, "--strict", "-k", "1.37", path],
+                                      capture_output=True, text=True, timeout=120, check=False)
+                check_equal(done.returncode, code, f"{name}: {done.stdout} {done.stderr}")
 
 
 @test
