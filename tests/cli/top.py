@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import (CLI, Target, build_program, check, check_equal, in_tries, read_status,
+from harness import (CLI, ROOT, Target, build_program, check, check_equal, in_tries, read_status,
                      runtime_dir, test, wait_until)
 from clitest import cli, expect, scratch, succeed, target
 from screen import Terminal
@@ -572,6 +572,24 @@ def top_has_the_size_of_the_terminal():
             with top(live, COLUMNS=size, LINES=size) as screen:
                 screen.wait("load_chunk", f"the first look with COLUMNS={size}")
                 quit_top(screen)
+
+
+@test
+def top_explains_its_keys_on_80_columns():
+    """On a terminal of 24 lines and 80 columns no line of the help is cut off."""
+    with open(os.path.join(ROOT, "tools/memctx/live/draw.c"), encoding="utf-8") as file:
+        lines = re.findall('^    "(.*)",$', re.search(r"help_lines\[\] = {\n(.*?)\n};", file.read(),
+                                                     re.S).group(1), re.M)
+    check(len(lines) > 15, f"only {len(lines)} lines of help")
+    with lively() as live, top(live) as screen:
+        screen.wait("load_chunk", "the first look")
+        screen.press("?")
+        screen.wait("any key goes back", "the help")
+        shown = [line.rstrip() for line in screen.text().split("\n")]
+        check_equal(shown[:len(lines)], lines, "the help")
+        screen.press("x")
+        screen.wait("load_chunk", "the list")
+        quit_top(screen)
 
 
 @test

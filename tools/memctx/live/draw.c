@@ -38,8 +38,8 @@ static const char *const help_lines[] = {
     "v, Tab       the tree of call paths, or the flat list",
     "1 2 3 4 5    sort by live, growth/s, waste, allocs/s, chunks",
     "< >          sort by the column to the left, to the right",
-    "Enter        open or fold the line; Right opens, Left folds. Flat list: whole path",
-    "+ -          open or fold all lines below the line",
+    "Enter        open or fold the line; in the flat list: show the whole path",
+    "Right Left   open, fold the line; + - with all lines below it",
     "/            search: only call paths with a frame that matches",
     "Esc          end the search",
     "t            split the selected line by thread",
@@ -47,8 +47,8 @@ static const char *const help_lines[] = {
     "m            make the present figures the base",
     "d            show the differences to the base",
     "p, Space     pause, and go on",
-    "[ ] { }      in a recording: back or on by one moment, or by a tenth of them. In a",
-    "             process that records, [ shows its recording, b the process again",
+    "[ ] { }      in a recording: back or on by one moment, or by a tenth of them.",
+    "             If a process records, [ shows its recording, b the process again",
     "b            back to the list of processes",
     "?            this text",
     "q            quit",
@@ -431,8 +431,7 @@ static void draw_foot(const struct ui *ui) {
                  BYTES(watch_not_loaded(watch)));
     else if (watch && watch->replay)
         snprintf(line, sizeof line,
-                 "? keys  q quit  %s[ ] moment  { } tenth  p play  v tree  1-5 sort  / search  "
-                 "m base  d diff",
+                 "? keys  q quit  %s[ ] { } move  p play  v tree  1-5 sort  / find  m d diff",
                  ui->now ? "b now  " : "");
     else
         snprintf(line, sizeof line, "%s",
