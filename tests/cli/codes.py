@@ -9,11 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 
 import harness
 from clitest import CLI, LIB, cli, expect, fake, scratch, succeed, target
 from harness import (NOBODY, Skip, Target, build_program, check, check_equal, clean_env,
-                     runtime_dir, test)
+                     runtime_dir, test, wait_until)
 
 VERBS = ["run", "ps",
          "dump", "top", "frag", "doctor", "diff", "report", "export", "postmortem", "rules",
@@ -229,6 +230,27 @@ def process_that_has_ended():
         expect(3, "has ended", "dump", process.pid)
     finally:
         process.wait()
+
+
+def has_socket(pid):
+    try:
+        return any("socket:" in os.readlink(one.path) for one in os.scandir(f"/proc/{pid}/fd"))
+    except OSError:  # a descriptor was closed meanwhile
+        return False
+
+
+@test
+def process_that_ends_while_it_is_asked():
+    with fake("answer-stalled") as live, \
+            subprocess.Popen([CLI, "dump", str(live.pid)], env=live.cli_env, text=True,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as asking:
+        wait_until(lambda: has_socket(asking.pid), "a connection")
+        time.sleep(0.3)  # now the command waits for the rest of an answer
+        live.kill()
+        errors = asking.communicate(timeout=60)[1]
+    check_equal(asking.returncode, 1, "exit code")
+    check(f"pid {live.pid} has ended and did not answer any more; memctx run --record" in errors,
+          errors)
 
 
 @test

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "outside/tasks.h"
@@ -14,6 +15,10 @@
 #define PAUSE_DEADLINE_MS 5000 /* the longest pause between two bytes */
 /* after each silence of this length, looks whether the process is stopped */
 #define STOP_LOOK_MS 500
+/* waits at most this often, and so long each time, for the end of a process that closed its
+ * connections */
+#define ENDING_TRIES 10
+#define ENDING_STEP_NS 20000000L
 #define FRAME_DEADLINE_MS 60000 /* the longest time from the first byte of a frame to the last */
 
 enum transfer_result transfer_wait_ready(int fd, short events, int64_t deadline) {
@@ -91,10 +96,32 @@ enum transfer_result transfer_write(int fd, const char *bytes, size_t length) {
     return IO_DONE;
 }
 
+/* True if the process has ended. The kernel closes the sockets of a process some time before /proc
+ * shows its end, so this function waits for the end, unless the caller is in a hurry. */
+static bool has_ended(const struct client *client) {
+    for (int tries = client->hurry ? 1 : ENDING_TRIES; tries > 0; tries--) {
+        struct process_facts now;
+        bool unknown, there = process_read_known(client->facts->pid, &now, &unknown);
+        if (there ? now.start_ticks != client->facts->start_ticks || strchr("ZX", now.state)
+                  : !unknown)
+            return true;
+        if (tries > 1)
+            nanosleep(&(struct timespec){.tv_nsec = ENDING_STEP_NS}, NULL);
+    }
+    return false;
+}
+
 void transfer_set_failure(const struct client *client, enum transfer_result result,
                           const char *what, struct cli_failure *failure) {
     switch (result) {
     case IO_CLOSED:
+        if (has_ended(client)) {
+            cli_set_failure(failure, CLI_REFUSED,
+                            "%s has ended and did not answer any more; memctx run --record keeps "
+                            "the figures of a program beyond its end",
+                            client->source);
+            break;
+        }
         cli_set_failure(failure, CLI_REFUSED,
                         "%s closed the connection %s; it has ended, or it already serves %d "
                         "clients; try again",
