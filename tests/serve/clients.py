@@ -146,7 +146,8 @@ def other_machines_need_a_token_or_tls():
                               ("with a space in between\n", "has a space"),
                               ("a" * 70000, "too long")):
             refused(message, "--token-file", write(path, text), runtime=runtime)
-        refused("cannot read", "--token-file", path + "x", runtime=runtime)
+        refused("No such file or directory; name a file that you may read", "--token-file",
+                path + "x", runtime=runtime)
         refused("is a directory", "--token-file", where, runtime=runtime)
         refused("is a device", "--token-file", "/dev/zero", runtime=runtime)
         refused("need each other", "--cert", path, runtime=runtime)
@@ -284,6 +285,14 @@ def a_unix_socket_is_private_and_goes_away():
         with open(path, encoding="ascii") as file:
             check_equal(file.read(), "precious", "the file at the place of the socket")
         refused("takes a path of", "--listen", "unix:" + "x" * 200, runtime=target.runtime)
+        if os.geteuid() == 0:  # root may write everywhere, so the command runs as another user
+            os.chmod(where, 0o755)
+            done = subprocess.run([harness.CLI, "serve", "--all", "--listen", f"unix:{where}/t"],
+                                  user=harness.NOBODY, group=harness.NOBODY, extra_groups=[],
+                                  capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+                                  env=harness.clean_env())
+            check(done.returncode == 1 and "; name a file in a folder that you may write to" in
+                  done.stderr, done.stderr)
 
 
 @test

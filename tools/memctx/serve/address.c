@@ -113,8 +113,9 @@ int address_listen(struct address *address, struct cli_failure *failure) {
         cli_set_failure(failure, CLI_REFUSED, "cannot listen on %s; %s; %s", text, strerror(error),
                         error == EADDRINUSE      ? "end the other server, or choose another address"
                         : error == EADDRNOTAVAIL ? "name an address of this machine"
-                        : error == EACCES        ? "choose a port above 1023 or another folder"
-                                                 : "choose another address");
+                        : error != EACCES        ? "choose another address"
+                        : address->path          ? "name a file in a folder that you may write to"
+                                                 : "choose a port above 1023");
         free(text);
         return -1;
     }

@@ -44,7 +44,8 @@ static int open_secret(const char *option, const char *path, bool again) {
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     }
     if (fd < 0)
-        cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+        cli_die(CLI_USAGE, "%s: cannot read %s; %s; name a file that you may read", option, path,
+                strerror(errno));
     return fd;
 }
 
@@ -64,7 +65,8 @@ static size_t read_secret(const char *option, const char *path, int fd, char *to
         if (got == 0)
             break;
         if (got < 0 && errno != EAGAIN && errno != EINTR)
-            cli_die(CLI_USAGE, "%s: cannot read %s; %s", option, path, strerror(errno));
+            cli_die(CLI_USAGE, "%s: cannot read %s; %s; name a file that you may read", option,
+                    path, strerror(errno));
         length += got > 0 ? (size_t)got : 0;
     }
     return length;
