@@ -26,6 +26,7 @@ static struct {
 } state;
 
 struct look {
+    bool trims;        /* the look answers a trim request for a heap whose thread sleeps */
     uint64_t place;    /* the segment that was read last */
     unsigned segments; /* number of segments that may still be read */
     bool stopped;      /* segments are left for the next look */
@@ -34,14 +35,15 @@ struct look {
     unsigned busy_count;
     struct page *pages[PAGES_MAX]; /* quiet pages of `heap` */
     unsigned count;
-    size_t bytes; /* bytes that went back */
+    unsigned gathered; /* number of pages that the last visit gathered */
+    size_t bytes;      /* bytes that went back */
 };
 
 /* Returns the head of the page's list of free blocks and the number of blocks in use, in one word.
  * After a malloc and the free of the same block, the word has its old value again. Bit 0 is 0, so
  * page.seen can hold DEALT_WITH there. */
 static uint64_t state_of(const struct page *page) {
-    return (uintptr_t)load_relaxed(&page->free) | (uint64_t)load_relaxed(&page->used)
+    return (uintptr_t)load_relaxed(&page->free) | ((uint64_t)load_relaxed(&page->used) + 1)
                                                       << SEEN_USED_SHIFT;
 }
 
@@ -56,7 +58,7 @@ static bool is_quiet(struct page *page) {
     if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
         return false;
     uint64_t now = state_of(page);
-    if ((seen & ~(uint64_t)DEALT_WITH) != now && now >> SEEN_USED_SHIFT)
+    if ((seen & ~(uint64_t)DEALT_WITH) != now)
         cas_release(&page->seen, &same, now);
     return seen == now;
 }
@@ -112,9 +114,22 @@ static bool is_named(const struct page *page) {
     return view && view->region && region_of(view->region)->named;
 }
 
+/* True if the trim request names the page, and the page has changed since it was punched last. A
+ * request without `punch` names only pages without a block in use. The heap's owner is outside the
+ * allocator. */
+static bool is_to_trim(const struct page *page) {
+    const struct view *view = load_acquire(&page->view);
+    bool marked = !view || trim_is_marked(view);
+    bool named =
+        load_relaxed(&page->used) ? trim_wanted.punch && marked : trim_wanted.all || marked;
+    return named && punch_may_help(page) &&
+           load_relaxed(&page->seen) != (state_of(page) | DEALT_WITH);
+}
+
 static bool collect_page(void *context, struct page *page) {
     struct look *look = context;
-    if (load_relaxed(&page->heap) != look->heap || !is_quiet(page))
+    if (load_relaxed(&page->heap) != look->heap ||
+        !(look->trims ? is_to_trim(page) : is_quiet(page)))
         return true;
     if (is_named(page)) {
         note_dealt_with(page);
@@ -129,7 +144,10 @@ static bool collect_page(void *context, struct page *page) {
  * The heap's owner waits, so it destroys none of them. False: no further segment may be read. */
 static bool collect_segment(struct segment *segment, bool huge, void *context) {
     struct look *look = context;
-    if (!look->segments)
+    if (look->trims)
+        look->place = segment_place(segment);
+    look->stopped = !look->segments;
+    if (look->stopped)
         return false;
     look->segments--;
     return huge || visit_pages(segment, collect_page, look);
@@ -140,6 +158,7 @@ static void collect(struct look *look) {
     look->count = 0;
     look->segments = VISIT_SEGMENTS;
     segment_each_from(look->place, collect_segment, look);
+    look->gathered = look->count;
     look->segments = left;
 }
 
@@ -218,6 +237,31 @@ size_t holes_look_now(void) {
     state.hurries = look.heap != NULL;
     state.place = look.heap || look.stopped ? look.place : 0;
     return look.bytes;
+}
+
+/* Visits a heap until all its pages that the request names are punched, or the owner is inside the
+ * allocator: such an owner answers the request itself. */
+static size_t trim_heap_of_sleeper(struct heap *heap, uint64_t until_ns) {
+    struct look look = {.trims = true, .heap = heap};
+    bool left = true;
+    while (left && os_now_exact_ns() < until_ns) {
+        look.stopped = false;
+        look.gathered = 0;
+        lock_take(&heap_global.lock);
+        left = load_acquire(&heap->state) == HEAP_OWNED && visit_owned(&look) &&
+               (look.gathered || look.stopped);
+        lock_release(&heap_global.lock);
+    }
+    return look.bytes;
+}
+
+size_t holes_trim(uint64_t until_ns) {
+    size_t bytes = 0;
+    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
+        if (load_acquire(&heap->state) == HEAP_OWNED && load_relaxed(&heap->view_count) &&
+            load_acquire(&heap->trims) != trim_number)
+            bytes += trim_heap_of_sleeper(heap, until_ns);
+    return bytes;
 }
 
 void holes_look(void) {

@@ -5,8 +5,8 @@
  * When a program has freed most of many chunks, the few that stay may each keep a page of their own
  * resident. The control thread regularly looks at the headers of all pages. A page is *quiet* if
  * two looks found the same head of its list of free blocks and the same number of blocks in use.
- * The empty OS pages of a quiet page are punched (region/punch.h), as `memctx trim TARGET CONTEXT`
- * does on request.
+ * The empty OS pages of a quiet page are punched (region/punch.h). `memctx trim TARGET CONTEXT`
+ * does the same on request, without two looks.
  *
  * The page belongs to a thread that may sleep for ever, so the control thread punches it, in a
  * visit (context/evict.h) with two barriers. If the owner is inside the allocator after the first
@@ -45,5 +45,10 @@ int holes_wait_ms(int wait);
 /* Looks at pages once, without a pause before, and punches the quiet ones. Returns the bytes that
  * went back to the kernel. */
 size_t holes_look_now(void);
+/* Answers a trim request (trim_wanted) for threads that have not answered it and are outside the
+ * allocator: punches the pages that the request names. Such a thread still destroys its empty pages
+ * itself, at its next malloc. Ends at the time `until_ns`. Returns the bytes that went back to the
+ * kernel. */
+size_t holes_trim(uint64_t until_ns);
 
 #endif

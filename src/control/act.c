@@ -3,6 +3,7 @@
  * keeps notes, on request. */
 #include "control/act.h"
 #include "context/collect.h"
+#include "context/holes.h"
 #include "context/tree.h"
 #include "named/named.h"
 #include "os/libc.h"
@@ -18,6 +19,7 @@
 #define TRIM_WAIT_MS 40
 #define TRIM_CONTEXTS_WAIT_MS 250
 #define TRIM_COLLECT_NS 1000000000U /* longest time to collect what other threads freed */
+#define TRIM_VISIT_NS 2000000000U   /* longest time to punch the pages of threads that sleep */
 #define TRIM_LOOK_MS 5 /* time between two counts of the threads that have not trimmed yet */
 /* Time between two calls of heaps_reconsider. After such a call, region_alloc serves each context's
  * next allocation, and there a thread notices the request. */
@@ -219,6 +221,10 @@ uint32_t trim_run(const struct wire_contexts_request *request, struct answer *an
         if (!trim->threads_waiting)
             break;
         os_sleep(&(struct timespec){.tv_nsec = TRIM_LOOK_MS * 1000000L});
+    }
+    if (trim->threads_waiting) {
+        size_t bytes = holes_trim(os_now_exact_ns() + TRIM_VISIT_NS);
+        add_relaxed(&trim_wanted.released, (int64_t)bytes);
     }
     trim->punched_bytes = load_relaxed(&trim_wanted.released);
     trim->released_bytes = (int64_t)segment_purge(true) + trim->punched_bytes;

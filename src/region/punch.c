@@ -149,7 +149,7 @@ static size_t punch_page(struct page *page, int64_t *waste) {
     const char *start = segment_span_start(page);
     /* With META_OWNERS the word of page.punched holds page.owners. With META_CHECKED the free
      * blocks hold a pattern (check.h). */
-    if (!page->used || !page->free || page->meta_shift & (META_OWNERS | META_CHECKED))
+    if (!page->free || page->meta_shift & (META_OWNERS | META_CHECKED))
         return 0;
     unsigned count = (unsigned)(blocks_reached(page, start) / OS_PAGE_BYTES);
     uint64_t empty = ~find_used(page, start, listed) & ~blocks_punched(page) & ((1UL << count) - 1);
@@ -177,7 +177,7 @@ static size_t punch_page(struct page *page, int64_t *waste) {
 bool punch_may_help(const struct page *page) {
     unsigned kind = load_acquire(&page->kind);
     size_t free_blocks = page->capacity - load_relaxed(&page->used);
-    return (kind == PAGE_OWN || kind == PAGE_MIXED) && load_relaxed(&page->flags) & PAGE_LISTED &&
+    return (kind == PAGE_OWN || kind == PAGE_MIXED) && !(load_relaxed(&page->flags) & PAGE_FULL) &&
            free_blocks * page->block_bytes >= OS_PAGE_BYTES &&
            !(load_relaxed(&page->meta_shift) & (META_OWNERS | META_CHECKED | META_APART));
 }
@@ -207,12 +207,8 @@ static size_t punch_bins(struct heap *heap, const struct bins *bins) {
     return bytes;
 }
 
-static bool is_marked(const struct view *view) {
-    return heap_leaf_byte(heap_placed, view->context) & TRIM_MARK;
-}
-
 static bool is_wanted(const struct view *view) {
-    return trim_wanted.all || is_marked(view);
+    return trim_wanted.all || trim_is_marked(view);
 }
 
 static bool is_any(const struct view *view) {
@@ -251,7 +247,7 @@ static size_t give_back(struct heap *heap, bool (*wanted)(const struct view *vie
 COLD void trim_heap(struct heap *heap) {
     /* read first: a request that comes meanwhile then gets an answer of its own */
     uint32_t number = load_acquire(&trim_number);
-    size_t bytes = give_back(heap, is_wanted, trim_wanted.punch ? is_marked : NULL);
+    size_t bytes = give_back(heap, is_wanted, trim_wanted.punch ? trim_is_marked : NULL);
     add_relaxed(&trim_wanted.released, (int64_t)bytes);
     store_release(&heap->trims, number);
 }

@@ -2,13 +2,14 @@
 /*
  * punch.h - gives back OS pages without blocks in use, inside pages that are in use.
  *
- * A page of 16 or 64 KiB in which only one small chunk is alive has mostly empty OS pages. The
- * blocks of the empty OS pages leave the page's list, and the memory of these OS pages goes to the
- * kernel: the OS pages are *punched*. The owner punches on request (memctx trim TARGET CONTEXT,
- * malloc_trim). The control thread punches pages in which no thread has allocated or freed for some
- * time (context/holes.c). A mask in the page's header says which OS pages are punched. Blocks
- * return to the list one OS page at a time, when the page has no other free block. So a page stays
- * punched while nothing is allocated from it.
+ * A page of 16 or 64 KiB in which only one small chunk is alive has mostly empty OS pages. So has
+ * the last page of a size whose chunks were all freed, which its thread keeps. The blocks of the
+ * empty OS pages leave the page's list, and the memory of these OS pages goes to the kernel: the OS
+ * pages are *punched*. The owner punches on request (memctx trim TARGET CONTEXT, malloc_trim). The
+ * control thread punches pages in which no thread has allocated or freed for some time, and on
+ * request the pages of threads that sleep (context/holes.c). A mask in the page's header says which
+ * OS pages are punched. Blocks return to the list one OS page at a time, when the page has no other
+ * free block. So a page stays punched while nothing is allocated from it.
  *
  * A free block that touches a punched OS page is *held out*: it is not in the page's list. No block
  * in use touches a punched OS page, so the mask alone tells which blocks are held out. Blocks that
@@ -36,9 +37,11 @@ INLINE bool blocks_is_punched(const struct page *page, const char *block) {
 }
 /* The next four functions are for the control thread, which punches the pages of a thread that is
  * outside the allocator, or of a heap whose lock the control thread holds. */
-/* True when the page is in a list of pages with free blocks, and its free blocks have at least the
- * bytes of one OS page. False for pages with META_OWNERS, META_CHECKED or META_APART, which the
- * control thread does not punch. May be called for a header that its owner is changing. */
+/* True when the page is not full, and its free blocks have at least the bytes of one OS page. The
+ * page may be a current page of its owner, and it may be empty: a thread that sleeps for long keeps
+ * an empty page of each size that it used. False for pages with META_OWNERS, META_CHECKED or
+ * META_APART, which the control thread does not punch. May be called for a header that its owner is
+ * changing. */
 bool punch_may_help(const struct page *page);
 /* Sets META_PUNCHED. The common free (api/fast.h) leaves pages with this flag to the free of their
  * page kind, which waits until the visit is over (heap_await). */
@@ -68,6 +71,9 @@ INTERNAL uint32_t trim_number;
 /* A flag in a context's byte of heap_placed, beside the placement: the trim request names the
  * context. */
 #define TRIM_MARK 128U
+INLINE bool trim_is_marked(const struct view *view) {
+    return heap_leaf_byte(heap_placed, view->context) & TRIM_MARK;
+}
 /* Answers the request for one heap. The caller is the heap's thread or holds the heap's lock. */
 void trim_heap(struct heap *heap);
 /* Gives back all empty pages of a heap, and all empty OS pages in its other pages. Returns the

@@ -683,7 +683,9 @@ def what_others_freed_goes_back_while_the_owner_sleeps():
 
 
 @test
-def trim_of_all_keeps_what_a_trim_of_contexts_promised():
+def trim_of_a_thread_that_sleeps():
+    """The memory goes back while the thread sleeps, and the thread then finds its chunks and
+    allocates."""
     with sparse(50, MEMCTX_HOLES="0") as target:
         harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist", 60)
         before = anonymous_kib(target.pid)
@@ -693,8 +695,7 @@ def trim_of_all_keeps_what_a_trim_of_contexts_promised():
             done = harness.run_cli("trim", target.pid, *words, env=target.cli_env)
             check("1 of 1 threads have not allocated since" in done.stdout,
                   f"trim {words}: {done.stdout}")
-        check(anonymous_kib(target.pid) > before * 9 // 10, "given back too early")
-        target.say("go on")
-        check_equal(target.hear(60).strip(), "right", "what stayed")
         after = anonymous_kib(target.pid)
         check(after < before * 6 // 10, f"{before} KiB, then {after}")
+        target.say("go on")
+        check_equal(target.hear(60).strip(), "right", "what stayed")

@@ -513,16 +513,16 @@ def empty_pages_beside_large_chunks():
 # --- trims of threads that sleep ------------------------------------------------------------------
 
 def check_verify_looks_again(target, function):
-    """memctx verify of a trim also counts memory that a sleeping thread gives back at its next
-    malloc."""
+    """A trim gives memory of a sleeping thread back at once, and memctx verify still tells what came
+    when the thread has allocated again."""
     check_equal(target.hear(), "look", "what the program says")
     target.wait_socket()
     held = pinner(target, function)
     trimmed = command(target, "trim", target.pid,
                       *([held["context"]] if held["context"] else ["--site", function]))
     check_equal(trimmed["threads_waiting"], 1, "threads that sleep")
-    check(command(target, "verify", target.pid)["actions"][0]["ratio"] < 0.5,
-          "given back while it sleeps")
+    check(0.8 < command(target, "verify", target.pid)["actions"][0]["ratio"] < 1.2,
+          "not given back while it sleeps")
     target.say("go on")
     check_equal(target.hear(), "look", "what the program says")
     action = command(target, "verify", target.pid)["actions"][0]

@@ -323,17 +323,78 @@ def rules_of_memctx_run():
 
 
 @test
-def a_thread_that_sleeps_is_told():
-    """trim says how many threads sleep, which give their pages back only at their next malloc."""
+def a_thread_that_sleeps_is_trimmed():
+    """trim gives the predicted bytes back although the program's thread sleeps, and says that the
+    thread has not allocated since."""
     with runtime_dir() as directory, planted(directory, "survivors") as target:
         target.hear()
         target.wait_socket()
         held = pinner(target, "session_open")
+        before = harness.rss_kib(target.pid) << 10
         trimmed = command(target, "trim", target.pid, held["context"])
-        check_equal((trimmed["threads"], trimmed["threads_waiting"], trimmed["punched_bytes"]),
-                    (1, 1, 0), "trim")
+        after = harness.rss_kib(target.pid) << 10
+        check_equal((trimmed["threads"], trimmed["threads_waiting"]), (1, 1), "trim")
+        check_near("the resident set", trimmed["predicted_bytes"], before - after)
         done = run_cli("trim", target.pid, str(held["context"]), env=target.cli_env)
         check("1 of 1 threads have not allocated since" in done.stdout, done.stdout)
+        target.say("")
+        target.finish()
+        return (f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB "
+                "came back")
+
+
+SLEEPERS = 24
+
+
+def sleepers(directory, **extra):
+    program = harness.build_program("tests/diagnosis/sleepers.c")
+    target = Target([program, str(SLEEPERS)], directory, MEMCTX_CONTROL="eager",
+                    MEMCTX_THP="never", **extra)
+    check_equal(target.hear(), "look", "what the program says")
+    target.wait_socket()
+    wait_until(lambda: target.dump()["ledger"]["freelist_bytes"] == 0, "an empty freelist")
+    return target
+
+
+def kept_bytes(target):
+    """The bytes in memory of pages without a live chunk, which their threads keep."""
+    return next(line["bytes"] for line in command(target, "frag", target.pid)["ledger"]["lines"]
+                if line["name"] == "kept_bytes")
+
+
+@test
+def threads_whose_load_is_over():
+    """Threads that freed nearly all they had, and sleep, keep a page of each size. Doctor tells
+    that, and trim gives it back."""
+    with runtime_dir() as directory, sleepers(directory) as target:
+        found = [one for one in command(target, "doctor", target.pid)["findings"]
+                 if one["id"] == "thread-memory"]
+        check_equal([one["severity"] for one in found], ["info"], "findings")
+        check("25 threads" in found[0]["evidence"], found[0]["evidence"])
+        before = harness.rss_kib(target.pid) << 10
+        trimmed = command(target, "trim", target.pid, "--site", "work")
+        after = harness.rss_kib(target.pid) << 10
+        check(abs(before - after - trimmed["predicted_bytes"]) <= before / 10,
+              f"predicted {trimmed['predicted_bytes']} of {before}, {before - after} came back")
+        check(trimmed["threads_waiting"] >= SLEEPERS, f"threads that sleep: {trimmed}")
+        target.say("")  # each thread does its work again, and checks the contents of its chunks
+        check_equal(target.hear(), "look", "what the program says")
+        check_equal(target.dump()["exact"], True, "exact")
+        target.say("")
+        target.finish()
+        return (f"predicted {trimmed['predicted_bytes'] >> 10} KiB, {before - after >> 10} KiB "
+                "came back")
+
+
+@test
+def sleeping_threads_keep_little():
+    """The control thread gives the empty pages of threads that sleep back by itself."""
+    with runtime_dir() as directory, sleepers(directory, MEMCTX_HOLES="1",
+                                              MEMCTX_DECAY_MS="100") as target:
+        wait_until(lambda: kept_bytes(target) < 4 << 20, "few bytes in empty pages")
+        target.say("")
+        check_equal(target.hear(), "look", "what the program says")
+        target.say("")
         target.finish()
 
 

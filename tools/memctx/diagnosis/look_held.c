@@ -53,10 +53,11 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
                                  "that would have saved %s; nothing comes back at once",
                                  look_bytes(pages->isolate)));
     } else if (pages->empty > finding->bytes / 10) {
-        finding_helps(look, finding, "trim", "", pages->trim,
-                      cli_format("returns %s: each thread returns its part when it allocates, and "
-                                 "nothing if it never allocates again",
-                                 look_bytes(pages->trim)));
+        finding_helps(
+            look, finding, "trim", "", pages->trim,
+            cli_format("returns %s; if a thread is busy in malloc or free at that moment, "
+                       "its part follows with its next malloc",
+                       look_bytes(pages->trim)));
     }
 }
 
@@ -268,20 +269,36 @@ static size_t count_threads(const struct model *model) {
     return count;
 }
 
+/* A pool of few threads, or of many that keep little, is info only. */
+#define THREADS_MIN 8
+#define THREADS_MANY 32
+
 void look_for_thread_memory(struct look *look, const struct rule *rule) {
     /* Only resident bytes count: most of a page that a thread has just begun is untouched. */
     int64_t bytes = look->holders.list ? look->holders.mixed_free_bytes
                                        : look_ledger_line(look, "mixed_free_bytes");
+    int64_t kept = look->holders.list ? look->holders.kept_bytes : 0;
+    int64_t back = look->holders.list ? look->holders.returned_bytes : 0;
     size_t threads = count_threads(look->model);
-    if (threads < 32 || bytes < floor_of(look, 32 * MIB, 20))
+    if (threads < THREADS_MIN || bytes < floor_of(look, 8 * MIB, 20))
         return;
-    struct finding *finding =
-        finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
+    bool many = threads >= THREADS_MANY && bytes >= 32 * MIB;
+    struct finding *finding = finding_new(look, rule, many ? SEVERITY_WARNING : SEVERITY_INFO,
+                                          bytes, share(bytes, look->rss_bytes));
     finding->verdict =
         cli_format("%s lie free in the pages of %zu threads", look_bytes(bytes), threads);
-    finding->evidence = cli_format("%zu threads have mixed pages of their own, which call paths "
-                                   "share; %s in these pages is free, %.0f %% of the resident set",
-                                   threads, look_bytes(bytes), 100 * finding->ratio);
+    char *empty = kept > 0 ? cli_format("; pages in which no chunk is alive have %s: each thread "
+                                        "keeps its last page of each size",
+                                        look_bytes(kept))
+                           : cli_copy("");
+    finding->evidence =
+        cli_format("%zu threads have mixed pages of their own, which call paths share; %s in these "
+                   "pages is free, %.0f %% of the resident set%s",
+                   threads, look_bytes(bytes), 100 * finding->ratio, empty);
+    free(empty);
+    if (back > bytes / 4)
+        finding_helps(look, finding, "trim", "", back,
+                      cli_format("returns %s, also from threads that sleep", look_bytes(back)));
     finding->action = cli_format("memctx dump %s --threads", look->input->target);
 }
 

@@ -22,6 +22,15 @@ static int64_t empty_os_bytes(const struct wire_page *page) {
     return empty < held ? empty : held;
 }
 
+/* Returns the bytes that a trim returns of pages without live blocks. A thread that sleeps keeps
+ * about one OS page of each of these pages: the OS page of the records, or of a block that the
+ * thread freed last and that is in no page's list. */
+static int64_t returned_bytes(const struct wire_page *page) {
+    int64_t kept = page->tid != 0 ? (int64_t)page->pages * OS_PAGE_BYTES : 0;
+    int64_t held = memory_held_bytes(page);
+    return held > kept ? held - kept : 0;
+}
+
 /* Returns the bytes of `live` live blocks of a page. */
 static int64_t live_bytes(const struct wire_page *page, uint32_t live) {
     return live == page->live ? model_tame((int64_t)page->live_bytes)
@@ -195,6 +204,7 @@ static void add_page(struct holders *holders, const struct model *model,
         add_own_page(holders, model, page);
     if (page->live == 0) {
         add_to(&holders->kept_bytes, memory_held_bytes(page));
+        add_to(&holders->returned_bytes, returned_bytes(page));
         return;
     }
     shares_of(model, page, &shares);
@@ -443,7 +453,7 @@ int64_t holders_trim(const struct model *model, const bool *members) {
         const struct wire_page *page = &model->pages[i];
         if (page->context != WIRE_NONE && !members[page->context])
             continue;
-        add_to(&sum, page->live == 0 ? memory_held_bytes(page) : empty_os_bytes(page));
+        add_to(&sum, page->live == 0 ? returned_bytes(page) : empty_os_bytes(page));
     }
     return sum;
 }

@@ -50,6 +50,8 @@ struct holders {
     struct holder_own *own;
     size_t own_count, own_room;
     int64_t kept_bytes; /* bytes in memory of all pages without live chunks, mixed ones included */
+    int64_t
+        returned_bytes; /* the part of kept_bytes that a trim returns even if all threads sleep */
     int64_t mixed_free_bytes; /* free bytes in mixed pages, with and without live chunks */
 };
 

@@ -39,9 +39,10 @@ static void print_text(const struct wire_trim *trim, int64_t predicted, bool hum
     if (predicted != WIRE_UNKNOWN)
         printf("predicted: %s\n", render_bytes(wanted, predicted, human));
     if (trim->threads_waiting > 0) {
-        printf("%u of %u threads have not allocated since; each returns its memory with its next "
-               "malloc\n",
-               trim->threads_waiting, trim->threads);
+        printf(
+            "%u of %u threads have not allocated since; each returns the rest of its memory with "
+            "its next malloc\n",
+            trim->threads_waiting, trim->threads);
     }
 }
 
