@@ -70,3 +70,30 @@ def keep_healthy(case):
 
 for healthy_case in ("lines", "leases", "generations", "rooms", "undo", "bytes"):
     keep_healthy(healthy_case)
+
+
+# Sessions that end after six looks. The table of the OrderedDict has places for new entries only
+# behind those of the ended sessions, so the interpreter makes the table anew from time to time.
+SESSIONS = """
+import collections, sys, time
+live, made = collections.OrderedDict(), 0
+for look in range(14):
+    for _ in range(2000):
+        live[made] = [made, bytearray(300), "a%d" % made, "b%d" % made]
+        made += 1
+        if len(live) > 12000:
+            live.popitem(last=False)
+    time.sleep(0.1)
+    print("look", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@test_named("habits-healthy-sessions-of-a-script")
+def sessions_of_a_script():
+    argv = ["/usr/bin/python3", "-c", SESSIONS]
+    with runtime_dir() as directory, Target(argv, directory, MEMCTX_CONTROL="eager",
+                                            PYTHONMALLOC="malloc") as target:
+        found = found_at(target, 14)["findings"]
+        alarms = [one["evidence"] for one in found if one["severity"] in ALARMING]
+        check_equal(alarms, [], "alarms")

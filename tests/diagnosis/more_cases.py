@@ -513,8 +513,8 @@ def empty_pages_beside_large_chunks():
 # --- trims of threads that sleep ------------------------------------------------------------------
 
 def check_verify_looks_again(target, function):
-    """A trim gives memory of a sleeping thread back at once, and memctx verify still tells what came
-    when the thread has allocated again."""
+    """A trim gives memory of a sleeping thread back at once, and memctx verify still tells what
+    came when the thread has allocated again."""
     check_equal(target.hear(), "look", "what the program says")
     target.wait_socket()
     held = pinner(target, function)

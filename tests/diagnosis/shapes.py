@@ -154,6 +154,18 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "cache-for-long": (False, rows(range(1, 17), [1000 * (1 - math.exp(-t / 6))
                                                   for t in range(1, 17)])),
     "keys-for-long": (False, rows(range(1, 17), [1000 * math.log(1 + t) for t in range(1, 17)])),
+    # Caches with keys from a fixed set, of which the second holds 11 % at first, and 43 % later.
+    # Its growth becomes slower by a third.
+    "cache-of-a-few-keys": (False, rows(range(3, 8), [1000 * (1 - math.exp(-t / 9))
+                                                      for t in range(3, 8)],
+                                        range(3, 8))),
+    "cache-of-a-few-keys-for-long": (False, rows(range(3, 15), [1000 * (1 - math.exp(-t / 25))
+                                                                for t in range(3, 15)],
+                                                 range(3, 15))),
+    # Leaks in programs whose load happens to become a little lower.
+    "leak-a-little-slower": (True, rows(EVEN[:5], (100, 200, 298, 392, 482))),
+    "leak-slower-with-the-load": (True, rows(EVEN[:5], (100, 200, 290, 370, 440),
+                                             (100, 200, 290, 370, 440))),
     # Pools that warm up, or grow to their maximum.
     "warm-up": (False, rows((0.1, 0.5, 0.9, 1.0), (16, 24, 28, 30))),
     "pool-nearly-full": (False, rows(EVEN[:4], (20, 40, 60, 64))),
@@ -309,6 +321,51 @@ def in_module(path, mib, size=400):
                     figures.update(requested_bytes=taken_bytes, live_chunks=taken_bytes // size,
                                    allocs=taken_bytes // size)
     return change
+
+
+def thrice(dump, found):
+    """Makes the path of the records allocate three chunks for each one that stays."""
+    for rows_of in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+        for row in (row for row in rows_of if row["id"] == found[KEPT][0]["id"]):
+            for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                figures["allocs"] = 3 * figures["live_chunks"]
+                figures["frees"] = 2 * figures["live_chunks"]
+
+
+@test
+def shape_one_of_three_chunks_stays():
+    """A cache whose entries cost two short-lived chunks each grows evenly for each of its own
+    allocations, also when it fills more and more slowly. A leak with such chunks is an alarm."""
+    for sizes, alarming in (([1000 * (1 - math.exp(-t / 6)) for t in range(1, 17)], False),
+                            (range(10, 170, 10), True)):
+        found, _ = looked(rows(range(1, 17), sizes), change=thrice)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check("one of 3 chunks stays" in growth[0][1], f"{growth}")
+        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{growth}")
+
+
+@test
+def shape_growth_that_may_be_a_cache_says_so():
+    """Even growth of which nothing was freed is no critical finding in the first ten minutes; the
+    finding says when to look again. If a part of the chunks was freed, it is critical."""
+    def found_of(step, change=None):
+        found, _ = looked(rows([step * second for second in EVEN[:5]], (10, 20, 30, 40, 50)),
+                          change=change, rss_bytes=20 << 20)
+        return found[0]["severity"], found[0]["evidence"]
+
+    def much(dump, found):
+        in_module("/opt/server", 40)(dump, found)
+
+    def much_thrice(dump, found):
+        much(dump, found)
+        thrice(dump, found)
+    severity, evidence = found_of(1, much)
+    check_equal(severity, "warning", evidence)
+    check("look again in 40.0 s: a cache, or data that the program loads, " in evidence, evidence)
+    for step, change in ((200, much), (1, much_thrice)):
+        severity, evidence = found_of(step, change)
+        check_equal(severity, "critical", evidence)
+        check("look again" not in evidence, evidence)
 
 
 @test

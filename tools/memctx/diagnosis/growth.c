@@ -14,6 +14,7 @@
 /* If paths that keep most make this share of all allocations, the other paths are too few to
  * measure the load. */
 #define KEPT_ALLOCS 0.9
+#define ALIKE 0.05 /* keeps_alike: the share that is kept differs by at most this part */
 /* growth has begun once a path has grown by 1/BEGUN_PART of all its growth */
 #define BEGUN_PART 16
 /* count_per_thread compares chunks with threads only if there are at least THREADS_MIN new threads,
@@ -32,6 +33,7 @@
  * the first */
 #define EVEN_END 6
 #define GOES_ON 0.9
+#define FAST_FIRST 1.5 /* only_declines */
 /* are_few_that_change: greatest number of new chunks, and of the bytes by which the path grew */
 #define FEW_CHUNKS 3
 #define FEW_BYTES (32 * MIB)
@@ -81,6 +83,26 @@ static bool makes_chunks_larger(const struct series *series, size_t number) {
     int64_t more = to->live_chunks - from->live_chunks;
     int64_t bytes = to->requested_bytes - from->requested_bytes;
     return bytes > 0 && (double)more * (double)mean_bytes(to) <= LARGER_SHARE * (double)bytes;
+}
+
+/* True if the path keeps about the same share of its chunks in each interval of series->few, as a
+ * path does that allocates two short-lived chunks for each chunk that stays. Then growth per
+ * allocation of the path never slows down. Needs five samples. */
+static bool keeps_alike(const struct series *series, size_t number) {
+    size_t last = series->few_count - 1;
+    const struct sample_row *from = &series->rows[series->few[0]][number];
+    const struct sample_row *to = &series->rows[series->few[last]][number];
+    double all =
+        (double)(to->live_chunks - from->live_chunks) / (double)(to->allocs - from->allocs);
+    for (size_t i = 1; i <= last; i++) {
+        const struct sample_row *before = &series->rows[series->few[i - 1]][number];
+        const struct sample_row *after = &series->rows[series->few[i]][number];
+        double kept = (double)(after->live_chunks - before->live_chunks);
+        double off = kept - all * (double)(after->allocs - before->allocs);
+        if (kept <= 0 || off > ALIKE * kept || off < -ALIKE * kept)
+            return false;
+    }
+    return last >= TIMES_MIN;
 }
 
 void series_make(struct series *series, const struct look *look) {
@@ -161,6 +183,15 @@ static bool falls_somewhere(const double *x, size_t count) {
     return false;
 }
 
+/* True if the path's bytes rise from each sample to the next, as those of a cache do that is far
+ * from full. A queue that falls behind has dips. */
+static bool rises_always(const struct series *series, size_t number) {
+    for (size_t i = 1; i < series->samples->count; i++)
+        if (series->rows[i][number].requested_bytes <= series->rows[i - 1][number].requested_bytes)
+            return false;
+    return true;
+}
+
 /* True if series->values at the samples of series->few become slower in time, or from sample to
  * sample: a program that waits while somebody looks makes intervals of time uneven. */
 static bool few_are_slower(struct series *series, const double *seconds) {
@@ -186,8 +217,8 @@ static bool wanes_in_time(struct series *series, const double *seconds) {
 /* True if the growth of a path for each allocation of the program slows down. New chunks of paths
  * that keep most of their chunks do not count as load: they become fewer when growth slows down.
  * `slackens`: growth for each allocation of the path becomes a little slower. */
-static bool slows_with_load(struct series *series, bool slackens, const double *seconds,
-                            double *allocs) {
+static bool slows_with_load(struct series *series, size_t number, bool slackens,
+                            const double *seconds, double *allocs) {
     size_t count = series->few_count;
     double kept = series->kept[series->few[count - 1]] - series->kept[series->few[0]];
     if (kept >= KEPT_ALLOCS * (allocs[count - 1] - allocs[0]))
@@ -196,9 +227,11 @@ static bool slows_with_load(struct series *series, bool slackens, const double *
         allocs[i] -= series->kept[series->few[i]];
     if (falls_somewhere(allocs, count))
         return false;
-    bool slows = trend_slows(allocs, series->values, count) ||
-                 trend_bends(allocs, series->values, count) ||
-                 trend_wanes(allocs, series->values, count);
+    double entry = (double)larger(1, mean_bytes(&series->rows[series->samples->count - 1][number]));
+    bool slows =
+        trend_slows(allocs, series->values, count) || trend_bends(allocs, series->values, count) ||
+        trend_wanes(allocs, series->values, count) ||
+        (rises_always(series, number) && trend_declines(allocs, series->values, count, entry));
     if (slows || (slackens && trend_slackens(allocs, series->values, count)))
         return few_are_slower(series, seconds);
     return count <= TIMES_MIN && trend_slackens(allocs, series->values, count) &&
@@ -221,9 +254,9 @@ static bool samples_slow_down(struct series *series, size_t number, const double
     bool slackens = trend_slackens(series->x, series->values, count);
     /* Buffers that grow by doubling grow unevenly, so a few samples tell nothing of the load. */
     bool larger = count > TIMES_MIN && makes_chunks_larger(series, number);
-    if (!keeps_most(series, number) && !larger && !slackens)
+    if (!keeps_most(series, number) && !larger && !slackens && !keeps_alike(series, number))
         return false;
-    return slows_with_load(series, slackens, seconds, allocs);
+    return slows_with_load(series, number, slackens, seconds, allocs);
 }
 
 /* Sets series->values to the bytes of a path at all samples, and series->x to their numbers. The
@@ -387,6 +420,27 @@ static bool goes_on(const struct series *series, const double *x, size_t from, s
                GOES_ON * (double)(values[middle] - values[from]) / before;
 }
 
+/* True if the growth of the path declines in time from the first sample to the last, and the rate
+ * before the sample `from` is less than FAST_FIRST times the rate after it: the growth became
+ * slower all the time, and no leak begins at `from`. series->values are the bytes of the path. */
+static bool only_declines(const struct series *series, size_t number, size_t from) {
+    size_t count = series->samples->count, few[TREND_FEW], last = count - 1;
+    double at[TREND_FEW];
+    int64_t values[TREND_FEW];
+    size_t few_count = trend_few(series->seconds, count, few);
+    for (size_t i = 0; i < few_count; i++) {
+        at[i] = series->seconds[few[i]];
+        values[i] = series->values[few[i]];
+    }
+    double before = (double)(series->values[from] - series->values[0]) *
+                    (series->seconds[last] - series->seconds[from]);
+    double after = (double)(series->values[last] - series->values[from]) *
+                   (series->seconds[from] - series->seconds[0]);
+    return before < FAST_FIRST * after &&
+           trend_declines(at, values, few_count,
+                          (double)larger(1, mean_bytes(&series->rows[last][number])));
+}
+
 /* A cache that has been filled, and then leaks, grows fast at first and slowly later. Finds the
  * first sample from which on the path grew evenly, by more than chance explains, and no more slowly
  * in the second half than in the first, in time and for each of its own allocations. At least half
@@ -405,7 +459,7 @@ static size_t find_even_end(struct series *series, size_t number) {
             !is_within_chance(series, number, from, last) &&
             goes_on(series, series->seconds, from, middle, last) &&
             goes_on(series, series->x, from, middle, last))
-            return from;
+            return only_declines(series, number, from) ? 0 : from;
     }
     return 0;
 }

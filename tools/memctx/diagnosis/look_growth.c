@@ -38,6 +38,26 @@
  * The rate of the chunks then does not tell when memory will be used up. */
 #define CHUNKS_BELOW_STACK (64 * KIB)
 
+/* While growth was watched for less than this, and nothing of it was freed, it may be a cache or a
+ * table that is being filled. A look after LOOK_AGAIN times the time that was watched shows more.
+ */
+#define FILLS_S 600.0
+#define LOOK_AGAIN 10.0
+
+/* True if the chunks became larger, such as a buffer by realloc, rather than more. */
+static bool chunks_became_larger(const struct growth *growth) {
+    return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
+}
+
+/* True if the growth may be that of a cache or a table that is being filled: it was watched for a
+ * short time, is steady, and nearly every chunk stays. A path that frees most of its chunks and
+ * keeps some is more likely a leak. */
+static bool may_be_filling(const struct growth *growth) {
+    return growth->kind == TREND_STEADY && growth->even_end == 0 && growth->seconds < FILLS_S &&
+           growth->per_thread == 0 && !chunks_became_larger(growth) &&
+           growth->allocs / growth->chunks <= 1;
+}
+
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
     if (growth->slowing || growth->garbage || growth->seldom || intervals < 3 ||
@@ -48,7 +68,9 @@ static enum severity growth_severity(const struct look *look, size_t intervals,
     /* so small a part may come and go by chance; a longer watch shows whether it stays */
     if (growth->bytes < look->rss_bytes / NOISE_PART)
         return SEVERITY_INFO;
-    return growth->bytes >= floor_of(look, 16 * MIB, 10) ? SEVERITY_CRITICAL : SEVERITY_WARNING;
+    return growth->bytes >= floor_of(look, 16 * MIB, 10) && !may_be_filling(growth)
+               ? SEVERITY_CRITICAL
+               : SEVERITY_WARNING;
 }
 
 /* Returns a text that says in which intervals the path grew. The caller frees it. */
@@ -96,11 +118,6 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
                  "memory is not known";
 }
 
-/* True if the chunks became larger, such as a buffer by realloc, rather than more. */
-static bool chunks_became_larger(const struct growth *growth) {
-    return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
-}
-
 /* True if many chunks became larger, though they grew by less than the floor for few chunks. */
 static bool are_many_larger(const struct growth *growth) {
     return growth->kind != TREND_STEPS && growth->live >= CHUNKS_MIN &&
@@ -143,6 +160,15 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
                         "makes larger whenever it is full");
     if (intervals < 3)
         return cli_copy("two more marks show whether the growth goes on");
+    if (may_be_filling(growth) && !growth->seldom) {
+        char *time = look_time(growth->seconds * LOOK_AGAIN);
+        char *text = cli_format("it is a leak, a queue that is not drained, or a cache that is not "
+                                "full yet; look again in %s: a cache, or data that the program "
+                                "loads, has come to an end or slowed down then, and a leak goes on",
+                                time);
+        free(time);
+        return text;
+    }
     return cli_copy(growth->live == 1 && chunks_became_larger(growth)
                         ? "the program adds more to it than it removes, as to a buffer or a list "
                           "that is not emptied"
@@ -307,6 +333,29 @@ static bool is_certain(const struct growth *growth) {
     return growth->even && !growth->slowing && !growth->garbage && growth->chunks >= EVEN_CHUNKS;
 }
 
+/* True if the growth in steps is that of a list or a table of a script, while the memory of all
+ * other paths did not grow in the second half of the time. The objects in such a list are chunks of
+ * their own, so a list to which a script adds objects does not grow alone. But a table whose
+ * entries are replaced grows in steps, too, when its places for new entries are used up. */
+static bool is_list_alone(const struct look *look, const struct series *series,
+                          const struct blame_suspect *suspect, const struct growth *growth) {
+    size_t last = series->samples->count - 1, middle = last / 2;
+    if (growth->kind != TREND_STEPS || !origin_is_script(look, suspect))
+        return false;
+    int64_t others = 0;
+    for (size_t i = 0; i < look->model->figures_count; i++)
+        if (look->paths.same[i] == i)
+            others = model_tame(others + series->rows[last][i].requested_bytes -
+                                series->rows[middle][i].requested_bytes);
+    for (size_t k = 0; k < suspect->count; k++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[k]);
+        if (look->paths.same[number] == number)
+            others = model_tame(others - series->rows[last][number].requested_bytes +
+                                series->rows[middle][number].requested_bytes);
+    }
+    return others < growth->bytes / 4;
+}
+
 /* Adds a finding for each suspect. */
 static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
                      struct series *series, const struct growth *growths) {
@@ -318,6 +367,8 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         enum severity severity = growth_severity(look, intervals, &growth);
         if (growth.bytes < LOADER_MOST && origin_is_loader(look, suspect))
             severity = SEVERITY_INFO; /* plug-ins that are loaded one after the other */
+        if (is_list_alone(look, series, suspect, &growth))
+            severity = SEVERITY_INFO;
         if (severity == SEVERITY_INFO && growth.bytes < floor && !is_certain(&growth))
             continue;
         struct finding *finding = tell_growth(look, rule, severity, suspect, &growth);

@@ -36,6 +36,11 @@
  * second half at most WANED_HALF of what the first half adds */
 #define WANED_QUARTER 0.6
 #define WANED_HALF 0.7
+/* trend_declines: the last rate is at most DECLINED times the first rate, and their difference is
+ * at least SURE times its standard error */
+#define DECLINE_INTERVALS 4
+#define DECLINED 0.85
+#define SURE 6.0
 #define NEAR_LINE 8     /* an element is near the line if it is off by at most 1/8 of the rise */
 #define LINE_ELEMENTS 4 /* trend_line needs at least this many elements */
 #define STOPPED_INTERVALS 6 /* trend_stopped needs at least this many intervals */
@@ -220,6 +225,15 @@ bool trend_slackens(const double *x, const int64_t *values, size_t count) {
 
 bool trend_fades(const double *x, const int64_t *values, size_t count) {
     return count > FADE_INTERVALS && falls_to(x, values, count, 1, FADED);
+}
+
+bool trend_declines(const double *x, const int64_t *values, size_t count, double unit) {
+    if (count <= DECLINE_INTERVALS || !falls_to(x, values, count, SLOWER, DECLINED))
+        return false;
+    double first = (double)(values[1] - values[0]) / unit;
+    double last = (double)(values[count - 1] - values[count - 2]) / unit;
+    double off = 1 - rate_at(x, values, count - 1) / rate_at(x, values, 1);
+    return first > 0 && last > 0 && off * off >= SURE * SURE * (1 / first + 1 / last);
 }
 
 bool trend_is_slower(const double *x, const int64_t *values, size_t count) {

@@ -107,6 +107,12 @@ bool trend_eases(const double *x, const int64_t *values, size_t count);
  * tenths of what the first half adds. False for fewer than four intervals. */
 bool trend_wanes(const double *x, const int64_t *values, size_t count);
 
+/* True if each rate is lower than the previous one, the last is at most DECLINED (trend.c) times
+ * the first, and chance does not explain the difference: the series rises by `unit` for each new
+ * entry, and entries come at random. So grows a cache that is far from full and whose keys are
+ * drawn from a fixed set: ever more keys are there already. False for fewer than four intervals. */
+bool trend_declines(const double *x, const int64_t *values, size_t count, double unit);
+
 /* A weaker form of trend_slows, for uneven steps of `x`: true if any rate is clearly lower than an
  * earlier rate, or the last rate is far below the average rate from x = 0 to the first element.
  * False for fewer than three intervals. */
