@@ -387,6 +387,24 @@ def lines_fit():
 
 
 @test
+def now_counts_the_freelist():
+    """The bytes that a trim is said to return include the freelist, which the trim returns, too."""
+    with runtime_dir() as directory, causes(directory, "sessions",
+                                            MEMCTX_DECAY_MS=3600000) as target:
+        first = found_at(target, 1)["findings"][0]
+        freelist = target.dump()["ledger"]["freelist_bytes"]
+        check(freelist > 1 << 20, f"hardly anything is in the freelist: {freelist}")
+        says = " ".join(labelled(told(target), 1, "now").split())
+        check(" would soon go back by itself; " in says, says)
+        before = harness.rss_kib(target.pid) << 10
+        done = run_cli(*first["now"].split()[1:], "--json", env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        saved = before - (harness.rss_kib(target.pid) << 10)
+        check(abs(saved - first["now_bytes"]) < before / 50,
+              f"told {first['now_bytes']} of {before}, {saved} came back")
+
+
+@test
 def now_can_be_pasted():
     """The command at the label "now" gives back the bytes that the text says, after the program's
     next malloc."""

@@ -8,6 +8,9 @@
 /* tell_pages does not mention that less than 1/SHARED_PART of the empty bytes are shared */
 #define SHARED_PART 50
 
+/* offer_trim does not mention a freelist of less than 1/FREELIST_PART of what comes back */
+#define FREELIST_PART 20
+
 static enum severity empty_severity(const struct look *look, int64_t bytes) {
     return bytes >= floor_of(look, 64 * MIB, 40)                         ? SEVERITY_CRITICAL
            : bytes >= floor_of(look, 16 * MIB, 20) || bytes >= KIB * MIB ? SEVERITY_WARNING
@@ -32,14 +35,27 @@ static struct pages_look look_at_pages(const struct look *look,
         const struct holder *holder = holders_of(&look->holders, look->model, suspect->members[i]);
         pages.oldest = holder->oldest > pages.oldest ? holder->oldest : pages.oldest;
     }
-    /* The saving of trim does not count the freelist, whose memory soon goes back to the kernel
-     * anyway. */
     pages.trim = holders_trim(look->model, members);
     pages.empty = holders_punch(look->model, members);
     pages.alone = holders_alone(look->model, members, &pages.alone_free);
     pages.isolate = holders_isolate(look->model, members);
     free(members);
     return pages;
+}
+
+/* Sets the command for a trim that returns `bytes` of pages. The trim also returns the freelist,
+ * although that soon goes back to the kernel by itself; the text says so. `ends` ends the text. */
+static void offer_trim(const struct look *look, struct finding *finding, int64_t bytes,
+                       const char *ends) {
+    int64_t freelist = model_tame(look->model->ledger.freelist_bytes);
+    int64_t sum = model_tame(bytes + freelist);
+    char *anyway =
+        freelist > sum / FREELIST_PART
+            ? cli_format(", of which %s would soon go back by itself", look_bytes(freelist))
+            : cli_copy("");
+    finding_helps(look, finding, "trim", "", sum,
+                  cli_format("returns %s%s%s", look_bytes(sum), anyway, ends));
+    free(anyway);
 }
 
 /* Sets the finding's age of the oldest chunk, and the command that would help. */
@@ -53,11 +69,9 @@ static void tell_of_pages(const struct look *look, struct finding *finding,
                                  "that would have saved %s; nothing comes back at once",
                                  look_bytes(pages->isolate)));
     } else if (pages->empty > finding->bytes / 10) {
-        finding_helps(
-            look, finding, "trim", "", pages->trim,
-            cli_format("returns %s; if a thread is busy in malloc or free at that moment, "
-                       "its part follows with its next malloc",
-                       look_bytes(pages->trim)));
+        offer_trim(look, finding, pages->trim,
+                   "; if a thread is busy in malloc or free at that moment, its part follows with "
+                   "its next malloc");
     }
 }
 
@@ -297,8 +311,7 @@ void look_for_thread_memory(struct look *look, const struct rule *rule) {
                    threads, look_bytes(bytes), 100 * finding->ratio, empty);
     free(empty);
     if (back > bytes / 4)
-        finding_helps(look, finding, "trim", "", back,
-                      cli_format("returns %s, also from threads that sleep", look_bytes(back)));
+        offer_trim(look, finding, back, "; threads that sleep return their part, too");
     finding->action = cli_format("memctx dump %s --threads", look->input->target);
 }
 
