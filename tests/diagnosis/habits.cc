@@ -5,9 +5,11 @@
 // their members, `filters` are compiled for each user, `timeouts` are cancelled but stay in their
 // queue, `actors` stay for those who watch them, `metrics` have a label for each user, `tasks` and
 // `failures` are kept by a function that the handler calls several times, the last time by a tail
-// call, `buffers` are not all given back. Healthy: `lines` are strings that keep their capacity,
+// call, `buffers` are not all given back, `orders` rise and fall and forget some of their rows.
+// Healthy: `lines` are strings that keep their capacity,
 // `leases` end after a time, `generations` are copied, `rooms` keep their newest messages, `undo`
-// has a limit, `bytes` is a cache with a limit. Each prints "look" and waits for a line.
+// has a limit, `bytes` is a cache with a limit, `baskets` rise and fall, and their rows are freed
+// later than the baskets. Each prints "look" and waits for a line.
 #include "looks.h"
 
 #include <cstdint>
@@ -315,18 +317,71 @@ static void bytes(unsigned) {
     }
 }
 
+// An order has a row and a note, allocated together.
+struct Order {
+    char *row, *note;
+};
+
+KEEP static char *row_new() {
+    char *row = new char[300];
+    memset(row, 1, 300);
+    return row;
+}
+
+KEEP static char *note_new() {
+    char *note = new char[90];
+    memset(note, 2, 90);
+    return note;
+}
+
+// Opens and closes orders: their number rises from 1000 to 6000 and falls again, in 5000 requests.
+// Each request also replaces some orders.
+static void swing(unsigned number, void (*close)(char *row)) {
+    static std::deque<Order> open;
+    unsigned turn = number % 5000, wanted = 1000 + 2 * (turn < 2500 ? turn : 5000 - turn);
+    for (int i = 0; i < 2; i++)
+        open.push_back({row_new(), note_new()});
+    while (open.size() < wanted)
+        open.push_back({row_new(), note_new()});
+    for (; open.size() > wanted; open.pop_front()) {
+        delete[] open.front().note;
+        close(open.front().row);
+    }
+}
+
+static void orders(unsigned number) {
+    swing(number, [](char *row) {
+        static unsigned closed;
+        if (++closed % 40 != 0)
+            delete[] row;
+    });
+}
+
+static void baskets(unsigned number) {
+    swing(number, [](char *row) {
+        static std::deque<char *> closed;
+        static unsigned count, most;
+        if (count++ % 2500 == 0)
+            most = (unsigned)below(1500);
+        closed.push_back(row);
+        for (; closed.size() > most; closed.pop_front())
+            delete[] closed.front();
+    });
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*handle)(unsigned);
         unsigned looks; // 0: without end
     } cases[] = {
-        {"errors", errors, 0},     {"replies", replies, 0},   {"listeners", listeners, 0},
-        {"trees", trees, 0},       {"polygons", polygons, 0}, {"filters", filters, 0},
-        {"timeouts", timeouts, 0}, {"actors", actors, 0},     {"metrics", metrics, 0},
-        {"tasks", tasks, 0},       {"failures", failures, 0}, {"buffers", buffers, 0},
-        {"lines", lines, LOOKS},   {"leases", leases, LOOKS}, {"generations", generations, LOOKS},
-        {"rooms", rooms, LOOKS},   {"undo", undo, LOOKS},     {"bytes", bytes, LOOKS}};
+        {"errors", errors, 0},     {"replies", replies, 0},    {"listeners", listeners, 0},
+        {"trees", trees, 0},       {"polygons", polygons, 0},  {"filters", filters, 0},
+        {"timeouts", timeouts, 0}, {"actors", actors, 0},      {"metrics", metrics, 0},
+        {"tasks", tasks, 0},       {"failures", failures, 0},  {"buffers", buffers, 0},
+        {"lines", lines, LOOKS},   {"leases", leases, LOOKS},  {"generations", generations, LOOKS},
+        {"rooms", rooms, LOOKS},   {"undo", undo, LOOKS},      {"bytes", bytes, LOOKS},
+        {"orders", orders, 0},     {"baskets", baskets, LOOKS}};
     unsigned number = 0;
     for (const auto &one : cases) {
         if (argc != 2 || strcmp(argv[1], one.name) != 0)

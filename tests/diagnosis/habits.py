@@ -29,6 +29,7 @@ FAULTY = {  # case -> (function to blame, chunks that it leaks for each look; No
     "tasks": ("task_submit", 18000),
     "failures": ("failure_note", None),
     "buffers": ("take", 150),
+    "orders": ("row_new", None),
 }
 
 
@@ -68,7 +69,7 @@ def keep_healthy(case):
     test_named(f"habits-healthy-{case}")(run)
 
 
-for healthy_case in ("lines", "leases", "generations", "rooms", "undo", "bytes"):
+for healthy_case in ("lines", "leases", "generations", "rooms", "undo", "bytes", "baskets"):
     keep_healthy(healthy_case)
 
 

@@ -652,6 +652,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.allocs = model_tame(sum.allocs + part->allocs);
         sum.live = model_tame(sum.live + part->live);
         sum.in_turns = sum.in_turns || part->in_turns;
+        sum.beside = part->beside != 0 ? part->beside : sum.beside;
         sum.mean_bytes = larger(sum.mean_bytes, part->mean_bytes);
         sum.a_day += part->a_day;
         sum.seconds = part->seconds > sum.seconds ? part->seconds : sum.seconds;

@@ -31,6 +31,9 @@ struct growth {
     /* The growth is that of all members of its suspect, which make chunks larger in turn (turns.h).
      * It stands in the row of the suspect's first member. */
     bool in_turns;
+    /* 0, or the number of the figures of another path: this growth is the difference from that path
+     * (paired.h). The fields above are about the difference. */
+    size_t beside;
     /* Set only for a suspect; NULL: the memory is not freed as garbage. */
     const struct garbage *garbage;
     struct trend_line line; /* set only for a suspect, for the sum and for TREND_STEPS */

@@ -9,6 +9,7 @@
 #include "diagnosis/growth.h"
 #include "diagnosis/join.h"
 #include "diagnosis/origin.h"
+#include "diagnosis/paired.h"
 #include "diagnosis/replaced.h"
 #include "diagnosis/rhythm.h"
 #include "diagnosis/turns.h"
@@ -73,8 +74,24 @@ static enum severity growth_severity(const struct look *look, size_t intervals,
                : SEVERITY_WARNING;
 }
 
+/* Returns a text that says beside which path the path grew. The caller frees it. */
+static char *beside_what(const struct look *look, const struct growth *growth, bool many) {
+    const struct model_figures *figures = model_figures_at(look->model, growth->beside);
+    struct who_part part = who_frames(look->model, figures->context, UINT32_MAX);
+    char *other = who_write(look->model, &part, 1);
+    char *text =
+        cli_format("%s with the load, but %s ever more chunks than %s, which allocates as "
+                   "often; the difference grew",
+                   many ? "rise and fall" : "rises and falls", many ? "keep" : "keeps", other);
+    free(other);
+    return text;
+}
+
 /* Returns a text that says in which intervals the path grew. The caller frees it. */
-static char *when_it_grew(const struct growth *growth, size_t intervals) {
+static char *when_it_grew(const struct look *look, const struct growth *growth, size_t intervals,
+                          bool many) {
+    if (growth->beside != 0)
+        return beside_what(look, growth, many);
     switch (growth->kind) {
     case TREND_WAVES:
         return cli_copy("rises and falls, and each of its low points was higher than the one "
@@ -100,7 +117,8 @@ static bool is_arena(const struct growth *growth) {
 
 /* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct growth *growth, size_t intervals) {
-    return growth->slowing   ? "hardly a leak: it grows less each time, like a cache that fills"
+    return growth->beside ? "likely: other chunks that are probably of the same objects were freed"
+           : growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
            : growth->garbage ? growth->garbage->sure
            : intervals < 3   ? "open: fewer than four looks show no trend"
            : growth->seldom
@@ -141,6 +159,8 @@ static char *what_stays(const struct growth *growth) {
 
 /* Returns what the growth may be. The caller frees the text. */
 static char *what_it_means(const struct growth *growth, size_t intervals) {
+    if (growth->beside > 0)
+        return cli_copy("it is a leak: some of these chunks are forgotten when others are freed");
     if (growth->slowing)
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
     if (growth->garbage)
@@ -277,7 +297,8 @@ static struct finding *tell_growth(struct look *look, const struct rule *rule,
     int64_t chunks = larger(growth->chunks, 0);
     struct finding *finding = finding_on(look, rule, severity, suspect, growth->bytes,
                                          growth->allocs > 0 ? share(chunks, growth->allocs) : 1);
-    char *when = when_it_grew(growth, intervals), *stays = what_stays(growth);
+    char *when = when_it_grew(look, growth, intervals, suspect->count > 1),
+         *stays = what_stays(growth);
     char *count = chunks > 0
                       ? cli_format("%" PRId64 " chunk%s and ", chunks, chunks == 1 ? "" : "s")
                       : cli_copy("");
@@ -633,6 +654,7 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     }
     struct blame blame, turns;
     turns_find(look, &series, growths, figures, &turns);
+    paired_find(look, &series, growths, figures);
     blame_make(&blame, &look->paths, figures, SUSPECT_BYTES);
     bool *taken = cli_alloc(model->figures_count, sizeof *taken);
     take_members(look, &turns, taken);
@@ -643,6 +665,8 @@ void look_for_growth(struct look *look, const struct rule *rule) {
     dropped = replaced_find(look, &series, growths, &blame);
     for (size_t i = 0; i < blame.count; i++) {
         struct blame_suspect *suspect = &blame.suspects[i];
+        /* Beside such a path the load swings, so other paths shrink for that reason. */
+        dropped[i] = dropped[i] && !growths[blame_number(&look->paths, suspect->members[0])].beside;
         blame_add_alike(&look->paths, suspect);
         /* A cache that fills is not joined with a leak. */
         suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
