@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "context/holes.h"
+#include "control/act.h"
 #include "region/punch.h"
 #include "region/region.h"
 #include "region_tests.h"
@@ -65,6 +66,53 @@ Test(holes, a_page_is_punched_at_the_second_look) {
     cr_assert_gt(used, segment_used_bytes());
     heap_park(heap);
     cr_assert_lt(heap_global.own_free, (int64_t)(2 * OS_PAGE_BYTES), "waste that is not there");
+}
+
+/* A thread keeps its current page although all its chunks were freed. */
+Test(holes, an_empty_page_is_punched_and_used_again) {
+    enum { FEW = 5, LARGE = 3000 };
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    for (int round = 0; round < 3; round++) {
+        unsigned char *few[FEW];
+        for (size_t i = 0; i < FEW; i++) {
+            few[i] = region_alloc(heap, view, LARGE, false);
+            memset(few[i], (int)i + 1, LARGE);
+        }
+        for (size_t i = 0; i < FEW; i++) {
+            for (size_t k = 0; k < LARGE; k++)
+                cr_assert_eq(few[i][k], i + 1, "round %d, chunk %zu", round, i);
+            region_free(heap, few[i]);
+        }
+        heap_publish_waste(heap);
+        size_t bytes = holes_look_now();
+        for (size_t more; (more = holes_look_now());)
+            bytes += more;
+        cr_assert_geq(bytes, (size_t)2 * OS_PAGE_BYTES, "round %d", round);
+    }
+    heap_park(heap);
+    cr_assert_lt(heap_global.own_free, (int64_t)(2 * OS_PAGE_BYTES), "waste that is not there");
+}
+
+/* The owner of the heap does not answer the request, because it allocates nothing. */
+Test(holes, a_trim_visits_a_thread_that_sleeps) {
+    static uint64_t room[64];
+    for (int others = 1; others >= 0; others--) { /* a trim of another context, then of this one */
+        struct heap *heap = sparse_heap();
+        heap->trims = trim_number;
+        uint32_t words[] = {WIRE_TRIM_CONTEXTS, 0};
+        /* trim_run marks only contexts of the tree */
+        or_release(heap_placed_byte(others ? 8 : 9), TRIM_MARK);
+        struct answer answer = {.bytes = (char *)room, .capacity = sizeof room};
+        cr_assert_eq(trim_run((const struct wire_contexts_request *)(const void *)words, &answer),
+                     WIRE_OK);
+        const struct wire_trim *trim = (const struct wire_trim *)(const void *)room;
+        cr_assert_geq(trim->threads_waiting, 1U);
+        int64_t bytes = trim->punched_bytes;
+        cr_assert(others ? bytes < CHUNKS * BYTES / 16 : bytes > CHUNKS * BYTES / 4,
+                  "%ld bytes, others: %d", (long)bytes, others);
+        check_survivors();
+    }
 }
 
 /* Each round punches pages and then uses their blocks again. A chunk in each page stays, so no page
