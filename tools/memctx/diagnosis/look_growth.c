@@ -183,8 +183,8 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (may_be_filling(growth) && !growth->seldom) {
         char *time = look_time(growth->seconds * LOOK_AGAIN);
         char *text = cli_format("it is a leak, a queue that is not drained, or a cache that is not "
-                                "full yet; look again in %s: a cache, or data that the program "
-                                "loads, has come to an end or slowed down then, and a leak goes on",
+                                "full yet; look again in %s: by then a cache, or data that the "
+                                "program loads, has stopped or become slower, and a leak goes on",
                                 time);
         free(time);
         return text;
@@ -265,6 +265,10 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "out why threads are started and do not end, or why nobody joins them. The figures "
                "of "
                "this finding do not contain the threads' stacks.";
+    if (growth->beside > 0)
+        return "Find the way on which such an object is freed, but not this chunk of it: an error, "
+               "a "
+               "branch that returns early, or a chunk that is replaced.";
     if (chunks_became_larger(growth))
         return "Find out what should make these chunks smaller, or free them, and when; or give "
                "the buffer, list or table a limit.";
