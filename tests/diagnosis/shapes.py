@@ -361,7 +361,7 @@ def shape_growth_that_may_be_a_cache_says_so():
         thrice(dump, found)
     severity, evidence = found_of(1, much)
     check_equal(severity, "warning", evidence)
-    check("look again in 40.0 s: by then a cache, or data that the program " in evidence, evidence)
+    check("look again in 60.0 s: by then a cache, or data that the program " in evidence, evidence)
     for step, change in ((200, much), (1, much_thrice)):
         severity, evidence = found_of(step, change)
         check_equal(severity, "critical", evidence)

@@ -39,11 +39,12 @@
  * The rate of the chunks then does not tell when memory will be used up. */
 #define CHUNKS_BELOW_STACK (64 * KIB)
 
-/* While growth was watched for less than this, and nothing of it was freed, it may be a cache or a
- * table that is being filled. A look after LOOK_AGAIN times the time that was watched shows more.
- */
+/* While growth was watched for less than FILLS_S, and nothing of it was freed, it may be a cache or
+ * a table that is being filled. A look after LOOK_AGAIN times the time that was watched, and after
+ * LEAST_S or more, shows whether it is. */
 #define FILLS_S 600.0
 #define LOOK_AGAIN 10.0
+#define LEAST_S 60.0
 
 /* True if the chunks became larger, such as a buffer by realloc, rather than more. */
 static bool chunks_became_larger(const struct growth *growth) {
@@ -181,7 +182,8 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (intervals < 3)
         return cli_copy("two more marks show whether the growth goes on");
     if (may_be_filling(growth) && !growth->seldom) {
-        char *time = look_time(growth->seconds * LOOK_AGAIN);
+        double again_s = growth->seconds * LOOK_AGAIN;
+        char *time = look_time(again_s > LEAST_S ? again_s : LEAST_S);
         char *text = cli_format("it is a leak, a queue that is not drained, or a cache that is not "
                                 "full yet; look again in %s: by then a cache, or data that the "
                                 "program loads, has stopped or become slower, and a leak goes on",
