@@ -12,6 +12,9 @@ WAITS = """sleep usleep nanosleep clock_nanosleep clock_nanosleep-until thrd_sle
 sigsuspend sigwait sigwaitinfo sigtimedwait poll poll-in-pieces poll-for-ever ppoll __poll_chk
 __ppoll_chk select pselect epoll_wait epoll_pwait accept accept4""".split()
 
+ENDLESS = """read readv __read_chk recv recvfrom recvmsg __recv_chk __recvfrom_chk wait waitpid wait3
+wait4 waitid flock""".split()
+
 
 def program():
     return harness.build_program("tests/control/waits.c")
@@ -31,11 +34,24 @@ def waits_start_the_thread():
         targets = {name: stack.enter_context(harness.Target([program(), name], directory))
                    for name in WAITS}
         targets["sleep 60"] = stack.enter_context(harness.Target(["sleep", "60"], directory))
+        targets["pthread_join"] = stack.enter_context(
+            harness.Target([program(), "pthread_join"], directory))
         for target in targets.values():
             target.wait_socket()
         for name in ("pause", "sleep 60"):
             check_equal(targets[name].dump()["pid"], targets[name].pid,
                         f"pid in the dump of {name}")
+
+
+@test
+def waits_without_a_time_out():
+    """A program older than 0.5 s that reads from a pipe or a socket, waits for a child or for the
+    lock of a file gets its socket, without allocating again."""
+    with runtime_dir() as directory, contextlib.ExitStack() as stack:
+        targets = {name: stack.enter_context(
+            harness.Target([program(), "aged", name], directory)) for name in ENDLESS}
+        for target in targets.values():
+            target.wait_socket()
 
 
 @test
