@@ -13,8 +13,8 @@
  * or always. Elsewhere an allocation that serve_entered (api/malloc.c) serves starts the thread, if
  * the process has lived for 20 ms or has a second thread. A call that may wait for a second or more
  * (api/waits.c) starts the thread at any age. A shorter wait, a read, or a wait for a child starts
- * the thread in a process that is older than 0.5 s. A forked child starts its own thread in the same way; launchers (api/init.c)
- * have none.
+ * the thread in a process that is older than 0.5 s. A forked child starts its own thread in the
+ * same way; launchers (api/init.c) have none.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). The thread does not start where a filter was

@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
@@ -45,23 +46,41 @@ static size_t status_bytes;
  * safe; 0: none found yet. A forked child under as many filters does not try the calls again. */
 static int64_t filters_let;
 
+/* Returns the text behind the name `name` of a line of `status`; NULL: there is no such line. */
+static const char *status_line(const char *name) {
+    size_t length = text_length(name);
+    for (const char *at = status; *at; at++)
+        if (*at == '\n' && __builtin_strncmp(at + 1, name, length) == 0)
+            return at + 1 + length;
+    return NULL;
+}
+
+static const char *skip_gap(const char *at) {
+    while (*at == ':' || *at == '\t' || *at == ' ')
+        at++;
+    return at;
+}
+
 /* Reads the first `count` numbers in the line of `status` that begins with `name`. False: there is
  * no such line. */
 static bool status_numbers(const char *name, int64_t *numbers, unsigned count) {
-    size_t length = text_length(name);
-    for (const char *at = status; *at; at++) {
-        if (*at != '\n' || __builtin_strncmp(at + 1, name, length) != 0)
-            continue;
-        at += 1 + length;
-        for (unsigned i = 0; i < count; i++) {
-            while (*at == ':' || *at == '\t' || *at == ' ')
-                at++;
-            for (numbers[i] = 0; *at >= '0' && *at <= '9'; at++)
-                numbers[i] = numbers[i] * 10 + (*at - '0');
-        }
-        return true;
-    }
-    return false;
+    const char *at = status_line(name);
+    for (unsigned i = 0; at && i < count; i++)
+        for (at = skip_gap(at), numbers[i] = 0; *at >= '0' && *at <= '9'; at++)
+            numbers[i] = numbers[i] * 10 + (*at - '0');
+    return at != NULL;
+}
+
+/* Reads the hexadecimal number in the line of `status` that begins with `name`. False: there is no
+ * such line. */
+static bool status_bits(const char *name, uint64_t *bits) {
+    const char *at = status_line(name);
+    *bits = 0;
+    if (!at)
+        return false;
+    for (at = skip_gap(at); (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'f'); at++)
+        *bits = *bits << 4 | (uint64_t)(*at <= '9' ? *at - '0' : *at - 'a' + 10);
+    return true;
 }
 
 static int64_t status_number(const char *name) {
@@ -123,6 +142,12 @@ static const struct {
     {SYS_sched_setscheduler, -1, 0, 0, 0},
     {SYS_getpriority, -1, 0, 0, 0},
     {SYS_setpriority, -1, 0, 0, 0},
+    {SYS_ioprio_get, -1, 0, 0, 0},
+    {SYS_ioprio_set, -1, 0, 0, 0},
+    {SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0},
+    {SYS_prctl, PR_SET_TIMERSLACK, 50000, 0, 0}, /* in this child alone */
+    {SYS_capget, 0, 0, 0, 0},
+    {SYS_capset, 0, 0, 0, 0},
     {SYS_sched_getaffinity, -1, 0, 0, 0},
     {SYS_sched_setaffinity, -1, 0, 0, 0},
     {SYS_unshare, 0, 0, 0, 0},
@@ -241,4 +266,36 @@ bool sandbox_keeps_root(void) {
     status_bytes = sizeof room;
     return os_read_file("/proc/self/status", room, sizeof room) > 0 &&
            status_numbers("Uid", users, 3) && users[0] && users[1] && users[2];
+}
+
+/* The capabilities 0 to 31, or 32 to 63, as capget and capset have them. */
+struct capabilities {
+    uint32_t effective, permitted, inheritable;
+};
+
+/* Compares the permitted capabilities only: a program that calls seteuid changes the effective ones
+ * in one thread after the other. */
+void sandbox_drop_capabilities(void) {
+    char room[2048];
+    struct {
+        uint32_t version, thread; /* 0: the calling thread */
+    } header = {_LINUX_CAPABILITY_VERSION_3, 0};
+    struct capabilities own[2];
+    uint64_t permitted;
+    if (OS_FAILED(os_syscall(SYS_capget, (long)&header, (long)own, 0, 0, 0, 0)) ||
+        !(own[0].permitted | own[1].permitted))
+        return;
+    status = room;
+    status_bytes = sizeof room;
+    if (os_read_file("/proc/self/status", room, sizeof room) <= 0 ||
+        !status_bits("CapPrm", &permitted))
+        return;
+    uint64_t before = (uint64_t)own[1].permitted << 32 | own[0].permitted;
+    if (!(before & ~permitted))
+        return;
+    for (int i = 0; i < 2; i++, permitted >>= 32) {
+        own[i].permitted &= (uint32_t)permitted;
+        own[i].effective &= own[i].permitted;
+    }
+    os_syscall(SYS_capset, (long)&header, (long)own, 0, 0, 0, 0);
 }

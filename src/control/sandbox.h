@@ -21,5 +21,9 @@ bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
  * not and cannot. The library sees only changes of the user by functions of libc that the program
  * calls by name (api/users.c). False also where the process sees no /proc. */
 bool sandbox_keeps_root(void);
+/* For the control thread: gives up the capabilities that it has and the program's first thread has
+ * not. A program may give up capabilities by a system call instruction of its own, which changes
+ * the calling thread alone. Does nothing where the process sees no /proc. */
+void sandbox_drop_capabilities(void);
 
 #endif

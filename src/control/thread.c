@@ -140,14 +140,21 @@ void control_look_at_socket(void) {
         control_resume();
         return;
     }
+    sandbox_drop_capabilities();
     if (socket_is_lost())
         make_socket();
 }
 
+#define IO_CLASS_SHIFT 13
+#define IO_REAL_TIME 1
+#define IO_OF_PROCESS 1
+#define ORDINARY_SLACK_NS 50000 /* the kernel's default: how late a timer may end a wait */
+
 /* The new thread has inherited the policy, the priority and the processors of the thread that
  * started it. That may be a thread of real time, which spins on a processor of its own. The control
  * thread takes an ordinary policy and priority, and the processors of the program's first thread.
- * So it delays no thread of real time, and runs even while such a thread spins. */
+ * So it delays no thread of real time, and runs even while such a thread spins. For the same reason
+ * it takes an ordinary I/O priority, and a timer slack that is not below the ordinary one. */
 static void take_ordinary_place(void) {
     static const struct sched_param ordinary;
     unsigned long first[AFFINITY_WORDS] = {0}, own[AFFINITY_WORDS] = {0};
@@ -157,6 +164,11 @@ static void take_ordinary_place(void) {
     /* the system call returns 20 minus the nice value */
     if (os_syscall(SYS_getpriority, PRIO_PROCESS, 0, 0, 0, 0, 0) > 20)
         os_syscall(SYS_setpriority, PRIO_PROCESS, 0, 0, 0, 0, 0);
+    if (os_syscall(SYS_ioprio_get, IO_OF_PROCESS, 0, 0, 0, 0, 0) >> IO_CLASS_SHIFT == IO_REAL_TIME)
+        os_syscall(SYS_ioprio_set, IO_OF_PROCESS, 0, 0, 0, 0, 0);
+    long slack_ns = os_syscall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0, 0);
+    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)
+        os_syscall(SYS_prctl, PR_SET_TIMERSLACK, ORDINARY_SLACK_NS, 0, 0, 0, 0);
     long pid = os_process_id(), bytes = sizeof first;
     if (OS_FAILED(os_syscall(SYS_sched_getaffinity, pid, bytes, (long)first, 0, 0, 0)) ||
         OS_FAILED(os_syscall(SYS_sched_getaffinity, 0, bytes, (long)own, 0, 0, 0)))

@@ -485,6 +485,28 @@ def no_thread_stays_root_unseen():
 
 
 @test
+def no_thread_keeps_capabilities_unseen():
+    """A program may give up capabilities in a way that the library does not see. Then the control
+    thread, which goes on, gives them up some time later."""
+    if os.geteuid() != 0:
+        raise Skip("needs capabilities to give up")
+    program = harness.build_program("tests/control/unseen_user.c")
+    with runtime_dir() as directory:
+        with harness.Target([program, "capabilities"], directory,
+                            MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "it began")
+            target.wait_socket()
+            before = os.listdir(f"/proc/{target.pid}/task")
+            target.say("")
+            check_equal(target.hear(), "done", "it gave up its capabilities")
+            harness.wait_until(lambda: len(ids_of(target.pid)) == 1,
+                               "the same capabilities in all threads")
+            check_equal(ids_of(target.pid).pop()[3:], ("0000000000000020",) * 2, "capabilities")
+            check_equal(os.listdir(f"/proc/{target.pid}/task"), before, "threads")
+            harness.check_sums(target.dump())
+
+
+@test
 def libc_knows_no_control_thread():
     """A program with one thread keeps libc's code for one thread, beside a control thread; when the
     program makes a thread, libc changes to its code for several."""
@@ -683,12 +705,23 @@ def scheduling_of(pid, thread):
     return None
 
 
+def delays_of(pid, thread):
+    """The I/O priority and the timer slack in ns of a thread of this name."""
+    libc = ctypes.CDLL(None)
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{tid}/comm", encoding="ascii") as file:
+            if file.read().strip() == thread:
+                with open(f"/proc/{tid}/timerslack_ns", encoding="ascii") as slack:
+                    return libc.syscall(252, 1, int(tid)) >> 13, int(slack.read())
+    return None
+
+
 @test
 def a_real_time_thread_starts_an_ordinary_one():
     """A thread with a real-time policy, a high priority, or a processor of its own may start the
-    control thread. The control thread then has an ordinary policy and priority, and the processors
-    of the program's first thread. It does not take more than that: a lower priority, or another
-    policy of the whole program, is kept."""
+    control thread. The control thread then has an ordinary policy and priority, an ordinary I/O
+    priority and timer slack, and the processors of the program's first thread. It does not take
+    more than that: a lower priority, or another policy of the whole program, is kept."""
     if os.geteuid() != 0:
         raise Skip("needs root for a real-time policy")
     program = harness.build_program("tests/control/realtime.c")
@@ -706,6 +739,9 @@ def a_real_time_thread_starts_an_ordinary_one():
                 lambda t=target, want=(*kept, processors): scheduling_of(t.pid, "memctx") == want,
                 f"policy {policy}, nice {nice}: the control thread's "
                 f"{scheduling_of(target.pid, 'memctx')}", timeout_s=10)
+            harness.wait_until(lambda t=target: delays_of(t.pid, "memctx") == (0, 50000),
+                               f"class of I/O priority and slack: {delays_of(target.pid, 'memctx')}",
+                               timeout_s=10)
 
 
 @test

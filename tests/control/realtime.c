@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * realtime POLICY NICE CPU: a thread with this scheduling policy (a number) and nice value, which
- * may run on the processor CPU only, makes the program's first allocation after the start. So it
- * starts the control thread. The program prints "ready" and waits until its stdin ends.
+ * may run on the processor CPU only, and has a real-time I/O priority and a timer slack of 1 ns,
+ * makes the program's first allocation after the start. So it starts the control thread. The
+ * program prints "ready" and waits until its stdin ends.
  */
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void *run(void *argument) {
@@ -18,8 +21,9 @@ static void *run(void *argument) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET((size_t)atoi(words[3]), &one);
-    if (sched_setaffinity(0, sizeof one, &one) || setpriority(PRIO_PROCESS, 0, atoi(words[2])) ||
-        sched_setscheduler(0, policy, &parameters))
+    if (syscall(SYS_ioprio_set, 1, 0, 1 << 13 | 4) || /* the class of real time */
+        prctl(PR_SET_TIMERSLACK, 1) || sched_setaffinity(0, sizeof one, &one) ||
+        setpriority(PRIO_PROCESS, 0, atoi(words[2])) || sched_setscheduler(0, policy, &parameters))
         return argument;
     for (int i = 0; i < 1000; i++) {
         char *volatile chunk = malloc((size_t)i * 100);
