@@ -35,7 +35,7 @@
 #define OLD_AFTER_NS (OLD_AFTER_MS * 1000000UL)
 /* how many calls of control_is_due in a forked child do not read the clock */
 #define CHILD_LOOKS 8
-#define STACK_BYTES (212UL << 10)
+#define STACK_BYTES (208UL << 10)
 #define STATUS_BYTES 16384 /* room for one file of /proc, in may_start */
 /* pause between two checks: at exit, whether the socket is still being made; in control_pause,
  * whether the kernel still has the ended thread */
