@@ -271,7 +271,7 @@ static bool waits_at_all(unsigned wait, const unsigned long *arguments) {
  * first argument is the function's result. */
 static bool join_first(unsigned long *arguments) {
     uintptr_t join = rebind_next("pthread_timedjoin_np");
-    struct timespec until;
+    struct timespec until = {0};
     if (!join || os_syscall(SYS_clock_gettime, CLOCK_REALTIME, (long)&until, 0, 0, 0, 0))
         return false;
     int left = control_ms_until_old();

@@ -280,7 +280,7 @@ void sandbox_drop_capabilities(void) {
     struct {
         uint32_t version, thread; /* 0: the calling thread */
     } header = {_LINUX_CAPABILITY_VERSION_3, 0};
-    struct capabilities own[2];
+    struct capabilities own[2] = {{0}};
     uint64_t permitted;
     if (OS_FAILED(os_syscall(SYS_capget, (long)&header, (long)own, 0, 0, 0, 0)) ||
         !(own[0].permitted | own[1].permitted))
