@@ -695,6 +695,30 @@ def a_thread_changes_its_own_privileges():
                                    f"{call}: the control thread, in a long wait")
 
 
+@test
+def capset_leaves_no_thread_with_more():
+    """When a program has taken a capability out of its effective set by libc's capset, or by its
+    number, no thread has this capability."""
+    if os.geteuid() != 0:
+        raise Skip("needs capabilities to give up")
+    for capset in ("libc.capset(h, n)", "libc.syscall(126, h, n)"):
+        call = (f"(lambda h, n: [libc.capget(h, n), n.__setitem__(0, n[0] & ~64), {capset}][2])"
+                "((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)())")
+        with runtime_dir() as directory:
+            argv = [sys.executable, "-c", USERS, call, "sleep"]
+            with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
+                check_equal(target.hear(), "ready", "it began")
+                check_equal(threads_named_memctx(target.pid), 1, "control threads at first")
+                before = ids_of(target.pid)
+                target.say("")
+                check_equal(target.hear(), "0", capset)
+                after = ids_of(target.pid)
+                check(len(after) == 1 and after != before, f"{capset}: {before} became {after}")
+                harness.wait_until(lambda t=target: threads_named_memctx(t.pid) == 1,
+                                   f"{capset}: the control thread again")
+                check_equal(ids_of(target.pid), after, f"{capset}: all threads")
+
+
 def scheduling_of(pid, thread):
     """The policy, the nice value and the processors of a thread of this name ("": the first)."""
     for tid in os.listdir(f"/proc/{pid}/task"):
@@ -739,9 +763,10 @@ def a_real_time_thread_starts_an_ordinary_one():
                 lambda t=target, want=(*kept, processors): scheduling_of(t.pid, "memctx") == want,
                 f"policy {policy}, nice {nice}: the control thread's "
                 f"{scheduling_of(target.pid, 'memctx')}", timeout_s=10)
-            harness.wait_until(lambda t=target: delays_of(t.pid, "memctx") == (0, 50000),
-                               f"class of I/O priority and slack: {delays_of(target.pid, 'memctx')}",
-                               timeout_s=10)
+            harness.wait_until(
+                lambda t=target: delays_of(t.pid, "memctx") == (0, 50000),
+                f"class of I/O priority, timer slack: {delays_of(target.pid, 'memctx')}",
+                timeout_s=10)
 
 
 @test

@@ -12,8 +12,8 @@ WAITS = """sleep usleep nanosleep clock_nanosleep clock_nanosleep-until thrd_sle
 sigsuspend sigwait sigwaitinfo sigtimedwait poll poll-in-pieces poll-for-ever ppoll __poll_chk
 __ppoll_chk select pselect epoll_wait epoll_pwait accept accept4""".split()
 
-ENDLESS = """read readv __read_chk recv recvfrom recvmsg __recv_chk __recvfrom_chk wait waitpid wait3
-wait4 waitid flock""".split()
+ENDLESS = """read readv __read_chk recv recvfrom recvmsg __recv_chk __recvfrom_chk wait waitpid
+wait3 wait4 waitid flock""".split()
 
 
 def program():

@@ -465,6 +465,56 @@ MUTANTS = {
         "src/os/thread.c", "    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, "
                            "sizeof before, 0, 0);\n", "",
         ["invariant-8-signals-arrive"]),
+    "the-end-of-our-thread-is-not-told": (
+        "src/os/thread.c", "     CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)",
+        "     CLONE_SETTLS | CLONE_PARENT_SETTID)", ["control:no-thread-stays-root-unseen"]),
+    "variables-leave-no-stack": (
+        "src/os/thread.c", "    if (needed + STACK_LEAST > bytes) {", "    if (!bytes) {",
+        ["control:thread-local-storage-leaves-stack"]),
+    "our-thread-keeps-its-user": (
+        "src/api/users.c",
+        "        control_follow_begin(&follow, number, (long)(first), (long)(second), "
+        "(long)(third));       \\\n", "        follow.locked = false;\\\n",
+        ["control:no-thread-keeps-what-libc-gives-up"]),
+    "our-thread-changes-the-real-user": (
+        "src/api/users.c", "SYS_setresuid, AS_IT_IS, user, AS_IT_IS)",
+        "SYS_setresuid, user, user, AS_IT_IS)", ["control:no-thread-keeps-what-libc-gives-up"]),
+    "our-thread-keeps-its-groups-in-initgroups": (
+        "src/api/users.c", "    if (count >= 0) {", "    if (count > NGROUPS_MAX) {",
+        ["control:no-thread-keeps-what-libc-gives-up"]),
+    "our-thread-takes-no-groups": (
+        "src/control/thread.c", "    if (first <= 0 || first > FOLLOW_GROUPS ||",
+        "    if (first <= 0 || first > 0 ||", ["control:no-thread-keeps-what-libc-gives-up"]),
+    "our-thread-stays-root": (
+        "src/control/thread.c", "    if (sandbox_keeps_root()) {", "    if (!sandbox_keeps_root) {",
+        ["control:no-thread-stays-root-unseen"]),
+    "our-thread-keeps-capabilities": (
+        "src/control/thread.c", "    sandbox_drop_capabilities();\n", "",
+        ["control:no-thread-keeps-capabilities-unseen"]),
+    "capset-leaves-our-thread": (
+        "src/api/namespaces.c", "    bool paused = control_pause();\n    int result = next ? "
+                                "next(header", "    bool paused = false;\n    int result = next ? "
+                                               "next(header",
+        ["control:capset-leaves-no-thread-with-more"]),
+    "capset-by-number-leaves-our-thread": (
+        "src/api/namespaces.c", "    return number == SYS_capset || (", "    return (",
+        ["control:capset-leaves-no-thread-with-more"]),
+    "our-thread-hurries": (
+        "src/control/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
+        "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),
+    "our-thread-reads-before-others": (
+        "src/control/thread.c", ">> IO_CLASS_SHIFT == IO_REAL_TIME)", ">> IO_CLASS_SHIFT > 9)",
+        ["control:a-real-time-thread-starts-an-ordinary-one"]),
+    "a-read-starts-no-thread": (
+        "src/api/waits.c", "    if ((!old && !joins) ||", "    if (!joins ||",
+        ["control:waits-without-a-time-out"]),
+    "a-long-join-ends-early": (
+        "src/api/waits.c", "    if (result == ETIMEDOUT)\n        return false;\n",
+        "    result = result == ETIMEDOUT ? 0 : result;\n", ["control:waits-start-the-thread"]),
+    "a-wait-that-does-not-wait-starts-our-thread": (
+        "src/api/waits.c", "    case CHILD: return !(flags & WNOHANG);",
+        "    case CHILD: return true;",
+        ["control:waits-of-old-processes"]),
     "a-dump-stops-the-process": (
         "src/control/dump.c", "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         "    extern int kill(int, int) __attribute__((weak));\n"
