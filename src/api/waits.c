@@ -9,15 +9,15 @@
  * function.
  *
  * While no control thread runs and one may start (control_waiting), a call that may wait for LONG_S
- * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, a call that may wait for a
- * shorter time starts the thread, too, because an event loop may wait in short pieces. A call whose
- * time-out is 0 never starts the thread. Functions that read, wait for a child or for the lock of a
- * file start the thread only in a process that has lived for OLD_AFTER_MS: the first such wait of a
- * filter or a shell mostly ends within milliseconds. pthread_join in a younger process first waits
- * until the process has that age. A process that has lived for less than START_AFTER_MS may
- * end soon. In such a young process some functions first wait for START_AFTER_MS only, and start no
- * thread if an event comes in this time: poll, epoll_wait, epoll_pwait and sigsuspend; select,
- * pselect and ppoll if the call has no time-out.
+ * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, a call
+ * that may wait for a shorter time starts the thread, too, because an event loop may wait in short
+ * pieces. A call whose time-out is 0 never starts the thread. Functions that read, wait for a child
+ * or for the lock of a file start the thread only in a process that has lived for OLD_AFTER_MS: the
+ * first such wait of a filter or a shell mostly ends within milliseconds. pthread_join in a younger
+ * process first waits until the process has that age. A process that has lived for less than
+ * START_AFTER_MS may end soon. In such a young process some functions first wait for START_AFTER_MS
+ * only, and start no thread if an event comes in this time: poll, epoll_wait, epoll_pwait and
+ * sigsuspend; select, pselect and ppoll if the call has no time-out.
  *
  * These functions, unlike malloc, may be called in a signal handler that interrupted any function
  * of libc, and the start of the thread takes no lock of libc. The thread does not start in a vfork

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* growth.c - makes series of figures, and judges whether they grew. */
+/* growth.c - judges whether the figures of call paths grew, and how. */
 #include "diagnosis/growth.h"
 
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "diagnosis/garbage.h"
 
 #define DAY_S 86400.0
-#define KEPT_MOST 0.5 /* a path that keeps at least this share of its chunks "keeps most" */
 /* a path makes chunks larger if new chunks account for at most this share of its growth */
 #define LARGER_SHARE 0.5
 /* If paths that keep most make this share of all allocations, the other paths are too few to
@@ -38,41 +37,12 @@
 #define FEW_CHUNKS 3
 #define FEW_BYTES (32 * MIB)
 #define FADE_PARTS 4 /* growth that fades is judged at the ends of so many parts of the samples */
-
-/* Returns the rows of a sample: each is the sum over the contexts with one folded path. The index
- * of a row is the number of the figures of the first of these contexts. */
-static struct sample_row *sum_alike(const struct look *look, const struct sample *sample) {
-    struct sample_row *rows = cli_alloc(look->model->figures_count + 1, sizeof *rows);
-    for (size_t i = 0; i < look->model->figures_count; i++) {
-        struct sample_row *sum = &rows[look->paths.same[i]];
-        sum->requested_bytes = model_tame(sum->requested_bytes + sample->rows[i].requested_bytes);
-        sum->live_chunks = model_tame(sum->live_chunks + sample->rows[i].live_chunks);
-        sum->allocs = model_tame(sum->allocs + sample->rows[i].allocs);
-    }
-    return rows;
-}
-
-static void take_bytes(struct series *series, size_t number) {
-    for (size_t i = 0; i < series->samples->count; i++)
-        series->values[i] = series->rows[i][number].requested_bytes;
-}
+/* If the bytes per added chunk are more than LARGER times the mean size, the existing chunks grew.
+ */
+#define LARGER 4
 
 static int64_t mean_bytes(const struct sample_row *row) {
     return row->requested_bytes / larger(1, row->live_chunks);
-}
-
-/* Sets series->values to the bytes of a path at the samples of series->few. */
-static void take_few(struct series *series, size_t number) {
-    for (size_t i = 0; i < series->few_count; i++)
-        series->values[i] = series->rows[series->few[i]][number].requested_bytes;
-}
-
-/* True if at least half of the chunks that the path allocates stay alive. */
-static bool keeps_most(const struct series *series, size_t number) {
-    const struct sample_row *from = &series->rows[0][number];
-    const struct sample_row *to = &series->rows[series->samples->count - 1][number];
-    return (double)(to->live_chunks - from->live_chunks) >=
-           KEPT_MOST * (double)(to->allocs - from->allocs);
 }
 
 /* True if the path's chunks became larger rather than more, as the buffers of a table do. The path
@@ -103,69 +73,6 @@ static bool keeps_alike(const struct series *series, size_t number) {
             return false;
     }
     return last >= TIMES_MIN;
-}
-
-void series_make(struct series *series, const struct look *look) {
-    const struct samples *samples = look->input->samples;
-    size_t count = samples->count, paths = look->model->figures_count;
-    *series = (struct series){.samples = samples,
-                              .sum = paths,
-                              .rows = cli_alloc(count, sizeof(struct sample_row *)),
-                              .seconds = cli_alloc(count, sizeof *series->seconds),
-                              .allocs = cli_alloc(count, sizeof *series->allocs),
-                              .kept = cli_alloc(count, sizeof *series->kept),
-                              .threads = cli_alloc(count, sizeof *series->threads),
-                              .x = cli_alloc(count, sizeof *series->x),
-                              .values = cli_alloc(count, sizeof(int64_t)),
-                              .falling = cli_alloc(paths, sizeof *series->falling),
-                              .shrinking = cli_alloc(count, sizeof(struct sample_row))};
-    for (size_t i = 0; i < count; i++) {
-        series->rows[i] = sum_alike(look, &samples->samples[i]);
-        series->seconds[i] = samples->samples[i].uptime_s;
-        series->allocs[i] = (double)samples->samples[i].allocs;
-    }
-    look_new_threads(look, series->threads);
-    series->few_count = trend_few(series->seconds, count, series->few);
-    for (size_t k = 0; k < paths; k++) {
-        if (series->rows[count - 1][k].allocs > series->rows[0][k].allocs && keeps_most(series, k))
-            for (size_t i = 0; i < count; i++)
-                series->kept[i] += (double)series->rows[i][k].live_chunks;
-        take_few(series, k);
-        if (!trend_falls(series->values, series->few_count))
-            continue;
-        series->falling[series->falling_count++] = k;
-        for (size_t i = 0; i < count; i++) {
-            struct sample_row *sum = &series->shrinking[i];
-            const struct sample_row *row = &series->rows[i][k];
-            sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
-            sum->live_chunks = model_tame(sum->live_chunks + row->live_chunks);
-        }
-    }
-}
-
-void series_free(struct series *series) {
-    for (size_t i = 0; i < series->samples->count; i++)
-        free(series->rows[i]);
-    free(series->rows);
-    free(series->seconds);
-    free(series->allocs);
-    free(series->kept);
-    free(series->threads);
-    free(series->x);
-    free(series->values);
-    free(series->falling);
-    free(series->shrinking);
-    free(series->collected);
-}
-
-void series_add(struct series *series, size_t number) {
-    for (size_t i = 0; i < series->samples->count; i++) {
-        struct sample_row *sum = &series->rows[i][series->sum];
-        const struct sample_row *row = &series->rows[i][number];
-        sum->requested_bytes = model_tame(sum->requested_bytes + row->requested_bytes);
-        sum->live_chunks = model_tame(sum->live_chunks + row->live_chunks);
-        sum->allocs = model_tame(sum->allocs + row->allocs);
-    }
 }
 
 /* Returns the elements of `figures` at the samples of series->few. The caller frees the list. */
@@ -254,7 +161,7 @@ static bool samples_slow_down(struct series *series, size_t number, const double
     bool slackens = trend_slackens(series->x, series->values, count);
     /* Buffers that grow by doubling grow unevenly, so a few samples tell nothing of the load. */
     bool larger = count > TIMES_MIN && makes_chunks_larger(series, number);
-    if (!keeps_most(series, number) && !larger && !slackens && !keeps_alike(series, number))
+    if (!series_keeps_most(series, number) && !larger && !slackens && !keeps_alike(series, number))
         return false;
     return slows_with_load(series, number, slackens, seconds, allocs);
 }
@@ -262,7 +169,7 @@ static bool samples_slow_down(struct series *series, size_t number, const double
 /* Sets series->values to the bytes of a path at all samples, and series->x to their numbers. The
  * last sample is taken now, so the last interval may be far shorter in time than the others. */
 static void take_all(struct series *series, size_t number) {
-    take_bytes(series, number);
+    series_take_bytes(series, number);
     for (size_t i = 0; i < series->samples->count; i++)
         series->x[i] = (double)i;
 }
@@ -270,7 +177,7 @@ static void take_all(struct series *series, size_t number) {
 bool growth_slackens(struct series *series, size_t number) {
     size_t count = series->samples->count;
     double *seconds = few_of(series, series->seconds), *allocs = few_of(series, series->allocs);
-    take_few(series, number);
+    series_take_few(series, number);
     bool by_load = !falls_somewhere(allocs, series->few_count) &&
                    trend_slackens(allocs, series->values, series->few_count) &&
                    few_are_slower(series, seconds);
@@ -342,7 +249,7 @@ static bool is_slowing(struct series *series, size_t number) {
     for (size_t i = 0; i < later.few_count; i++)
         later.few[i] += begins;
     double *seconds = few_of(&later, series->seconds), *allocs = few_of(&later, series->allocs);
-    take_few(&later, number);
+    series_take_few(&later, number);
     /* the bytes that the path held before the samples that are judged */
     int64_t held = begins > 0 ? later.values[0] : 0;
     for (size_t i = 0; i < later.few_count; i++)
@@ -450,7 +357,7 @@ static size_t find_even_end(struct series *series, size_t number) {
     size_t count = series->samples->count, last = count - 1;
     if (falls_somewhere(series->allocs, count))
         return 0;
-    take_bytes(series, number);
+    series_take_bytes(series, number);
     for (size_t i = 0; i < count; i++)
         series->x[i] = (double)series->rows[i][number].allocs;
     for (size_t from = 1; last - from >= EVEN_END && last - from >= last / 2; from++) {
@@ -513,19 +420,19 @@ static struct trend find_steps(struct series *series, size_t number) {
  * that seems not to have grown, is also judged as an array that grows in steps. */
 static struct trend find_trend(struct series *series, size_t number) {
     size_t count = series->samples->count;
-    take_bytes(series, number);
+    series_take_bytes(series, number);
     struct trend trend = trend_of(series->values, count);
     bool grew =
         trend.kind != TREND_NONE &&
         (trend.kind != TREND_DIPS || !trend_stopped(series->seconds, series->values, count));
     if (grew && trend.kind != TREND_DIPS)
         return trend;
-    take_bytes(series, number);
+    series_take_bytes(series, number);
     struct trend steps = find_steps(series, number);
     if (!grew || (steps.kind == TREND_STEPS &&
                   trend_line_of_steps(series->seconds, series->values, count).steady))
         return steps;
-    take_bytes(series, number);
+    series_take_bytes(series, number);
     return trend;
 }
 
@@ -581,7 +488,7 @@ struct growth growth_of(struct series *series, size_t number) {
         growth.slowing = growth.seldom = false;
     }
     if (number == series->sum) {
-        take_bytes(series, number);
+        series_take_bytes(series, number);
         growth.line = explaining_line(series, growth.bytes);
     }
     growth.a_day = growth.seconds > 0 ? (double)growth.bytes / growth.seconds * DAY_S : 0;
@@ -668,4 +575,14 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     sum.garbage = garbage_may_be(look, series, suspect, &sum);
     count_per_thread(look, series, suspect, &sum);
     return sum;
+}
+
+bool growth_made_chunks_larger(const struct growth *growth) {
+    return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
+}
+
+bool growth_may_be_filling(const struct growth *growth) {
+    return growth->kind == TREND_STEADY && growth->even_end == 0 && growth->seconds < FILLS_S &&
+           growth->per_thread == 0 && !growth_made_chunks_larger(growth) &&
+           growth->allocs / growth->chunks <= 1;
 }

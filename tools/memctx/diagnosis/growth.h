@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * growth.h - the figures of call paths at several looks (samples), and whether they grew.
+ * growth.h - whether the memory of call paths grew from look to look, and how.
  */
 #ifndef MEMCTX_GROWTH_H
 #define MEMCTX_GROWTH_H
 
-#include "diagnosis/look.h"
-#include "diagnosis/trend.h"
+#include "diagnosis/series.h"
 
 /* What to say of growth that a runtime may free as garbage. */
 struct garbage {
@@ -42,34 +41,6 @@ struct growth {
     int64_t threads, per_thread;
 };
 
-/* The figures of contexts at all samples. Contexts with equal folded paths share a row. The last
- * row, series->sum, is the sum of the rows that the caller has added by series_add. */
-struct series {
-    const struct samples *samples;
-    size_t sum;               /* index of the last row */
-    struct sample_row **rows; /* rows[sample][number of the figures of the row's first context] */
-    double *seconds;          /* seconds[sample]: uptime of the process */
-    double *allocs;           /* allocs[sample]: allocations of the process */
-    double *kept;             /* kept[sample]: chunks of the paths that keep most chunks */
-    int64_t *threads;         /* threads[sample]: threads that are new since the first sample */
-    double *x;                /* buffers for the figures of one path */
-    int64_t *values;
-    /* Indices of a few samples (trend_few). Some judgements use only these, so that chance in one
-     * of many intervals does not decide. */
-    size_t few[TREND_FEW], few_count;
-    size_t *falling; /* numbers of the paths that shrink */
-    size_t falling_count;
-    struct sample_row *shrinking; /* shrinking[sample]: sum over the paths that shrink */
-    /* Set by garbage_may_be (garbage.h). collected[sample]: V8 made a full collection after the
-     * sample before; NULL: not known yet. buffers_grown: the growth of all buffers of JavaScript */
-    bool *collected;
-    int64_t buffers_grown;
-};
-
-void series_make(struct series *series, const struct look *look);
-void series_free(struct series *series);
-/* Adds a row to the row series->sum. */
-void series_add(struct series *series, size_t number);
 /* Returns the growth of a row; its kind is TREND_NONE if it did not grow. */
 struct growth growth_of(struct series *series, size_t number);
 /* True if a row's growth per allocation of the program, or from sample to sample, becomes a little
@@ -78,5 +49,14 @@ bool growth_slackens(struct series *series, size_t number);
 /* Returns the growth of a suspect. `growths` has the growth of each row. */
 struct growth growth_of_suspect(const struct look *look, struct series *series,
                                 const struct growth *growths, const struct blame_suspect *suspect);
+/* True if the chunks became larger, such as a buffer by realloc, rather than more. */
+bool growth_made_chunks_larger(const struct growth *growth);
+/* While growth was watched for less than FILLS_S seconds, and nothing of it was freed, it may be a
+ * cache or a table that is being filled. */
+#define FILLS_S 600.0
+/* True if the growth may be that of a cache or a table that is being filled: it was watched for a
+ * short time, is steady, and nearly every chunk stays. A path that frees most of its chunks and
+ * keeps some is more likely a leak. */
+bool growth_may_be_filling(const struct growth *growth);
 
 #endif
