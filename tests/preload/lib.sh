@@ -26,6 +26,7 @@ test_begin() { # NAME DIRECTORY
     [ "$LIBRARY" -ef "${MEMCTX%/*}/libmemctx.so" ] ||
         [ "$LIBRARY" -ef "${MEMCTX%/*}/../lib/libmemctx.so" ] || export MEMCTX_LIBRARY=$LIBRARY
     mkdir -m 0700 "$T/run" "$T/home"
+    renew_sockets
     export HOME=$T/home XDG_RUNTIME_DIR=$T/run LC_ALL=C TZ=UTC
     unset XDG_CONFIG_HOME
     cleanups=()
@@ -149,14 +150,24 @@ compare() { # [FILE...]: files of the work directory to compare, too
     done
 }
 
-# Checks that the library was loaded: its control thread creates the directory memctx below
-# XDG_RUNTIME_DIR. PROOF=loader is for programs that end before that: the dynamic loader then says
-# which libraries it loaded.
+# Makes the directory of sockets anew. A file stays in it, so a process that ends does not remove the
+# directory, and its time tells was_preloaded whether a socket was made.
+renew_sockets() {
+    rm -rf "$T/run/memctx"
+    mkdir -m 0700 "$T/run/memctx"
+    : >"$T/run/memctx/kept"
+    touch -d @0 "$T/run/memctx"
+}
+
+# Checks that the library was loaded: its control thread made a socket since renew_sockets.
+# PROOF=loader is for programs that end before that: the dynamic loader then says which libraries it
+# loaded.
 was_preloaded() {
     if [ "${PROOF-}" = loader ]; then
         grep -q 'calling init:.*/libmemctx\.so' "$T"/loader.* || fail "the library was not loaded"
     else
-        [ -d "$T/run/memctx" ] || fail "the library was not there: no $T/run/memctx"
+        [ "$(stat -c %Y "$T/run/memctx" || echo 0)" -gt 0 ] ||
+            fail "the library was not there: no socket in $T/run/memctx"
     fi
 }
 
@@ -165,7 +176,8 @@ same_status() { # STATUS COMMAND...: like same, but the exit status must be STAT
     shift
     [ "${PROOF-}" != loader ] || loader=(env LD_DEBUG=libs "LD_DEBUG_OUTPUT=$T/loader")
     capture plain "${loader[@]}" "$@"
-    rm -rf "$T/run/memctx" "$T"/loader.*
+    renew_sockets
+    rm -f "$T"/loader.*
     capture ours "${loader[@]}" "$MEMCTX" run -- "$@"
     was_preloaded
     equal "exit status without us" "exit status $status" "$(cat "$T/plain.status")"

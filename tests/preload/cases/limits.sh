@@ -80,7 +80,7 @@ test_limits_descriptors() {
             open(my $other, "<", "/dev/null") ? "opened\n" : "$!\n"'
     for count in 4 5 6; do
         capture plain bash -c 'ulimit -n "$0" && exec "$@"' "$count" perl -e "$work"
-        rm -rf "$T/run/memctx"
+        renew_sockets
         capture ours bash -c 'ulimit -n "$0" && exec "$@"' "$count" "$MEMCTX" run -- perl -e "$work"
         was_preloaded
         compare

@@ -155,7 +155,7 @@ test_process_descriptors() {
     local which command
     for which in open closed half; do
         capture plain with_descriptors $which "$bin_dir/descriptors" file
-        rm -rf "$T/run/memctx"
+        renew_sockets
         capture ours with_descriptors $which "$MEMCTX" run -- "$bin_dir/descriptors" file
         was_preloaded
         compare file
