@@ -15,7 +15,12 @@
 #define PAGES_MAX 32U      /* most pages of one visit */
 #define BUSY_MAX 8U        /* a look ends when this many heaps could not be visited */
 #define DEALT_WITH 1U      /* set in page.seen: the page was punched, or cannot be punched */
-#define SEEN_USED_SHIFT 48 /* position of the number of used blocks in page.seen */
+/* Positions in page.seen: of the number of used blocks, and of the number of punched OS pages, of
+ * which the lower bits stand elsewhere than the higher ones. */
+#define SEEN_USED_SHIFT 48
+#define SEEN_PUNCHED_SHIFT 1
+#define SEEN_PUNCHED_LOW 7U
+#define SEEN_PUNCHED_HIGH_SHIFT 61
 
 static struct {
     uint64_t next_ns;
@@ -26,26 +31,33 @@ static struct {
 } state;
 
 struct look {
-    bool trims;        /* the look answers a trim request for a heap whose thread sleeps */
+    bool trims;        /* the look answers a trim request for heaps whose threads sleep */
     uint64_t place;    /* the segment that was read last */
     unsigned segments; /* number of segments that may still be read */
     bool stopped;      /* segments are left for the next look */
     struct heap *heap; /* a heap with a quiet page */
-    const struct heap *busy[BUSY_MAX];
+    const struct heap *busy[BUSY_MAX]; /* the last heaps that could not be visited */
     unsigned busy_count;
     struct page *pages[PAGES_MAX]; /* quiet pages of `heap` */
     unsigned count;
-    unsigned gathered; /* number of pages that the last visit gathered */
-    size_t bytes;      /* bytes that went back */
+    size_t bytes; /* bytes that went back */
 };
 
-/* Returns the head of the page's list of free blocks and the number of blocks in use, in one word.
- * After a malloc and the free of the same block, the word has its old value again. Bit 0 is 0, so
- * page.seen can hold DEALT_WITH there. */
+/* Returns the head of the page's list of free blocks, the number of blocks in use and the number of
+ * punched OS pages, in one word. If the owner allocates and frees the blocks in the opposite order,
+ * the word has its old value again, unless the owner used a punched OS page. Blocks begin at
+ * multiples of 16, and a page has at most 4096 blocks in 16 OS pages. Bit 0 is 0, so page.seen can
+ * hold DEALT_WITH there. */
 static uint64_t state_of(const struct page *page) {
-    return (uintptr_t)load_relaxed(&page->free) | ((uint64_t)load_relaxed(&page->used) + 1)
-                                                      << SEEN_USED_SHIFT;
+    uint64_t punched = (uint64_t)__builtin_popcountl(blocks_punched(page));
+    return (uintptr_t)load_relaxed(&page->free) |
+           ((uint64_t)load_relaxed(&page->used) + 1) << SEEN_USED_SHIFT |
+           (punched & SEEN_PUNCHED_LOW) << SEEN_PUNCHED_SHIFT |
+           (punched / (SEEN_PUNCHED_LOW + 1)) << SEEN_PUNCHED_HIGH_SHIFT;
 }
+_Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / OS_PAGE_BYTES <= 16 &&
+                   WIDE_PAGE_SLICES * SLICE_BYTES / 16 + 1 < 1UL << (61 - 48),
+               "the numbers fit their places in page.seen, below the bit of PAGE_NOT_SEEN");
 
 /* True when the page may have empty OS pages, and has not changed since the last look. */
 static bool is_quiet(struct page *page) {
@@ -81,16 +93,40 @@ bool visit_pages(struct segment *segment, bool (*each)(void *context, struct pag
 }
 
 static bool is_left_alone(const struct look *look, const struct heap *heap) {
-    for (unsigned i = 0; i < look->busy_count; i++)
+    for (unsigned i = 0; i < look->busy_count && i < BUSY_MAX; i++)
         if (look->busy[i] == heap)
             return true;
     return false;
 }
 
+/* True if the trim request names the page, and the page has changed since it was punched last. A
+ * request without `punch` names only pages without a block in use. May be called for a header that
+ * its owner is changing: views stay mapped while the control thread does not give heaps back. */
+static bool is_to_trim(const struct page *page) {
+    uint64_t seen = load_acquire(&page->seen);
+    if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
+        return false;
+    const struct view *view = load_acquire(&page->view);
+    bool marked = !view || trim_is_marked(view);
+    bool named =
+        load_relaxed(&page->used) ? trim_wanted.punch && marked : trim_wanted.all || marked;
+    return named && seen != (state_of(page) | DEALT_WITH);
+}
+
+/* True if the heap's thread has not answered the trim request yet. */
+static bool waits_for_trim(const struct heap *heap) {
+    return load_relaxed(&heap->state) == HEAP_OWNED && load_acquire(&heap->trims) != trim_number;
+}
+
+/* True if the look is to punch the page, which belongs to the heap. */
+static bool is_wanted(const struct look *look, const struct heap *heap, struct page *page) {
+    return look->trims ? waits_for_trim(heap) && is_to_trim(page) : is_quiet(page);
+}
+
 static bool search_page(void *context, struct page *page) {
     struct look *look = context;
     struct heap *heap = load_relaxed(&page->heap);
-    if (!heap || !is_quiet(page) || is_left_alone(look, heap) ||
+    if (!heap || !is_wanted(look, heap, page) || is_left_alone(look, heap) ||
         load_relaxed(&heap->state) == HEAP_ORPHAN)
         return true;
     look->heap = heap;
@@ -114,22 +150,9 @@ static bool is_named(const struct page *page) {
     return view && view->region && region_of(view->region)->named;
 }
 
-/* True if the trim request names the page, and the page has changed since it was punched last. A
- * request without `punch` names only pages without a block in use. The heap's owner is outside the
- * allocator. */
-static bool is_to_trim(const struct page *page) {
-    const struct view *view = load_acquire(&page->view);
-    bool marked = !view || trim_is_marked(view);
-    bool named =
-        load_relaxed(&page->used) ? trim_wanted.punch && marked : trim_wanted.all || marked;
-    return named && punch_may_help(page) &&
-           load_relaxed(&page->seen) != (state_of(page) | DEALT_WITH);
-}
-
 static bool collect_page(void *context, struct page *page) {
     struct look *look = context;
-    if (load_relaxed(&page->heap) != look->heap ||
-        !(look->trims ? is_to_trim(page) : is_quiet(page)))
+    if (load_relaxed(&page->heap) != look->heap || !is_wanted(look, look->heap, page))
         return true;
     if (is_named(page)) {
         note_dealt_with(page);
@@ -144,10 +167,7 @@ static bool collect_page(void *context, struct page *page) {
  * The heap's owner waits, so it destroys none of them. False: no further segment may be read. */
 static bool collect_segment(struct segment *segment, bool huge, void *context) {
     struct look *look = context;
-    if (look->trims)
-        look->place = segment_place(segment);
-    look->stopped = !look->segments;
-    if (look->stopped)
+    if (!look->segments)
         return false;
     look->segments--;
     return huge || visit_pages(segment, collect_page, look);
@@ -158,7 +178,6 @@ static void collect(struct look *look) {
     look->count = 0;
     look->segments = VISIT_SEGMENTS;
     segment_each_from(look->place, collect_segment, look);
-    look->gathered = look->count;
     look->segments = left;
 }
 
@@ -239,29 +258,17 @@ size_t holes_look_now(void) {
     return look.bytes;
 }
 
-/* Visits a heap until all its pages that the request names are punched, or the owner is inside the
- * allocator: such an owner answers the request itself. */
-static size_t trim_heap_of_sleeper(struct heap *heap, uint64_t until_ns) {
-    struct look look = {.trims = true, .heap = heap};
-    bool left = true;
-    while (left && os_now_exact_ns() < until_ns) {
-        look.stopped = false;
-        look.gathered = 0;
-        lock_take(&heap_global.lock);
-        left = load_acquire(&heap->state) == HEAP_OWNED && visit_owned(&look) &&
-               (look.gathered || look.stopped);
-        lock_release(&heap_global.lock);
-    }
-    return look.bytes;
-}
-
 size_t holes_trim(uint64_t until_ns) {
-    size_t bytes = 0;
-    for (struct heap *heap = load_acquire(&heap_global.first); heap; heap = heap->next)
-        if (load_acquire(&heap->state) == HEAP_OWNED && load_relaxed(&heap->view_count) &&
-            load_acquire(&heap->trims) != trim_number)
-            bytes += trim_heap_of_sleeper(heap, until_ns);
-    return bytes;
+    struct look look = {.trims = true, .segments = UINT32_MAX};
+    do {
+        look.heap = NULL;
+        segment_each_from(look.place, search_segment, &look);
+        if (!look.heap)
+            break;
+        if (!visit(&look)) /* the owner is inside the allocator, and answers the request itself */
+            look.busy[look.busy_count++ % BUSY_MAX] = look.heap;
+    } while (os_now_exact_ns() < until_ns);
+    return look.bytes;
 }
 
 void holes_look(void) {
