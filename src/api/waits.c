@@ -11,13 +11,10 @@
  * While no control thread runs and one may start (control_waiting), a call that may wait for LONG_S
  * seconds or more starts the thread first. In a process that has lived for OLD_AFTER_MS, a call
  * that may wait for a shorter time starts the thread, too, because an event loop may wait in short
- * pieces. A call whose time-out is 0 never starts the thread. Functions that read, wait for a child
- * or for the lock of a file start the thread only in a process that has lived for OLD_AFTER_MS: the
- * first such wait of a filter or a shell mostly ends within milliseconds. pthread_join in a younger
- * process first waits until the process has that age. A process that has lived for less than
- * START_AFTER_MS may end soon. In such a young process some functions first wait for START_AFTER_MS
- * only, and start no thread if an event comes in this time: poll, epoll_wait, epoll_pwait and
- * sigsuspend; select, pselect and ppoll if the call has no time-out.
+ * pieces. A call whose time-out is 0 never starts the thread. A process that has lived for less
+ * than START_AFTER_MS may end soon. In such a young process some functions first wait for
+ * START_AFTER_MS only, and start no thread if an event comes in this time: poll, epoll_wait,
+ * epoll_pwait and sigsuspend; select, pselect and ppoll if the call has no time-out.
  *
  * These functions, unlike malloc, may be called in a signal handler that interrupted any function
  * of libc, and the start of the thread takes no lock of libc. The thread does not start in a vfork
@@ -31,10 +28,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <time.h>
 
 #ifndef MEMCTX_UNIT
@@ -55,13 +49,7 @@ enum time_out {
     SPAN,           /* a struct timespec or timeval; an error if NULL */
     SPAN_OR_NONE,   /* a struct timespec or timeval; NULL: no bound */
     SPAN_OR_MOMENT, /* a struct timespec; with TIMER_ABSTIME a moment; an error if NULL */
-    /* No bound; the argument has flags, with some of which the call returns at once: */
-    DATA,    /* a read from a descriptor */
-    CHILD,   /* a wait for a child */
-    JOIN,    /* a wait for a thread */
-    LOCKING, /* a wait for a lock of a file */
 };
-#define NONE 6 /* the number of no argument */
 
 /* X(name of the function, form of its time-out, number of the argument that has it) */
 #define WAITS(X)                                                                                   \
@@ -84,22 +72,7 @@ enum time_out {
     X(epoll_wait, MILLISECONDS, 3)                                                                 \
     X(epoll_pwait, MILLISECONDS, 3)                                                                \
     X(accept, ANY_TIME, 0)                                                                         \
-    X(accept4, ANY_TIME, 0)                                                                        \
-    X(read, DATA, NONE)                                                                            \
-    X(readv, DATA, NONE)                                                                           \
-    X(__read_chk, DATA, NONE)                                                                      \
-    X(recv, DATA, 3)                                                                               \
-    X(recvfrom, DATA, 3)                                                                           \
-    X(recvmsg, DATA, 2)                                                                            \
-    X(__recv_chk, DATA, 4)                                                                         \
-    X(__recvfrom_chk, DATA, 4)                                                                     \
-    X(wait, CHILD, NONE)                                                                           \
-    X(waitpid, CHILD, 2)                                                                           \
-    X(wait3, CHILD, 1)                                                                             \
-    X(wait4, CHILD, 2)                                                                             \
-    X(waitid, CHILD, 3)                                                                            \
-    X(pthread_join, JOIN, NONE)                                                                    \
-    X(flock, LOCKING, 1)
+    X(accept4, ANY_TIME, 0)
 
 enum {
 #define X(name, time_out, place) WAIT_##name,
@@ -117,9 +90,7 @@ static const struct {
 /* For each entry of `waits`, the address of the function that the program would call without this
  * library; 0 until the first call. Each word is atomic. */
 static uintptr_t wait_next[sizeof waits / sizeof waits[0]] START_PAGE __attribute__((used));
-/* atomic: tries before short waits, before long waits, and in pthread_join */
-enum { TRIES_SHORT, TRIES_LONG, TRIES_JOIN, TRIES };
-static uint32_t tries[TRIES];
+static uint32_t tries[2]; /* atomic: tries before short waits, and before long waits */
 
 static long missing(void) {
     errno = ENOSYS;
@@ -153,7 +124,7 @@ static bool may_wait(unsigned wait, const unsigned long *arguments, unsigned sec
             os_syscall(SYS_clock_gettime, (long)arguments[0], (long)&now, 0, 0, 0, 0))
             return false;
         break;
-    default: break;
+    case SPAN: break;
     }
     if (!value || !is_readable(value))
         return false;
@@ -250,61 +221,6 @@ static long wait_done(long result) {
     return result;
 }
 
-/* --- waits without a time-out ---------------------------------------------------------------- */
-
-/* The flags of recv and its kin with which a call waits as read does. */
-#define READING_FLAGS                                                                              \
-    (MSG_NOSIGNAL | MSG_WAITALL | MSG_PEEK | MSG_TRUNC | MSG_CMSG_CLOEXEC | MSG_CTRUNC)
-
-/* False if the call returns at once, because its flags say so, or because it asks for 0 bytes. */
-static bool waits_at_all(unsigned wait, const unsigned long *arguments) {
-    long flags = waits[wait].place == NONE ? 0 : (int)arguments[waits[wait].place];
-    switch (waits[wait].time_out) {
-    case DATA: return !(flags & ~READING_FLAGS) && (wait == WAIT_recvmsg || arguments[2]);
-    case CHILD: return !(flags & WNOHANG);
-    case LOCKING: return !(flags & LOCK_NB);
-    default: return true;
-    }
-}
-
-/* pthread_join, for at most the time until the process is old. True: the wait is over, and the
- * first argument is the function's result. */
-static bool join_first(unsigned long *arguments) {
-    uintptr_t join = rebind_next("pthread_timedjoin_np");
-    struct timespec until = {0};
-    if (!join || os_syscall(SYS_clock_gettime, CLOCK_REALTIME, (long)&until, 0, 0, 0, 0))
-        return false;
-    int left = control_ms_until_old();
-    until.tv_sec += left / 1000;
-    until.tv_nsec += left % 1000 * 1000000L;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    unsigned long part[6] = {arguments[0], arguments[1], (unsigned long)&until};
-    int result = call(join, part);
-    if (result == ETIMEDOUT)
-        return false;
-    arguments[0] = (unsigned long)result;
-    return true;
-}
-
-/* wait_begins for functions that have no time-out. A filter or a shell that begins such a wait in
- * its first milliseconds mostly ends soon, so only a process that is old starts the thread here. */
-static uintptr_t endless_begins(unsigned wait, uintptr_t function, unsigned long *arguments) {
-    bool old = control_is_old(), joins = waits[wait].time_out == JOIN;
-    int saved = errno;
-    if ((!old && !joins) || !waits_at_all(wait, arguments) ||
-        !may_start(&tries[joins ? TRIES_JOIN : TRIES_SHORT]))
-        return function;
-    if (!old && join_first(arguments))
-        return (uintptr_t)wait_done;
-    if (load_relaxed(&control_waiting))
-        control_start();
-    errno = saved;
-    return function;
-}
-
 /* Called before a wait if the address in wait_next is not known yet, or if the control thread may
  * have to start. Returns the address to jump to: libc's function, or wait_done if the wait is over.
  */
@@ -313,10 +229,8 @@ __attribute__((used)) static COLD uintptr_t wait_begins(unsigned wait, unsigned 
     uintptr_t function = next_function(wait);
     if (!load_relaxed(&control_waiting))
         return function;
-    if (waits[wait].time_out >= DATA)
-        return endless_begins(wait, function, arguments);
     bool is_long = may_wait(wait, arguments, LONG_S);
-    if ((!is_long && !control_is_old()) || !may_start(&tries[is_long ? TRIES_LONG : TRIES_SHORT]) ||
+    if ((!is_long && !control_is_old()) || !may_start(&tries[is_long]) ||
         (!is_long && !may_wait(wait, arguments, 0)))
         return function;
     int result = control_is_young() ? wait_first(wait, function, arguments) : 0;
@@ -370,7 +284,28 @@ __asm__(".pushsection .text\n"
         "    .cfi_adjust_cfa_offset 8\n"
         "    movl %eax, %edi\n"
         "    movq %rsp, %rsi\n"
+        /* The function may be one of a user's library, with floating-point arguments. */
+        "    subq $128, %rsp\n"
+        "    .cfi_adjust_cfa_offset 128\n"
+        "    movups %xmm0, 0(%rsp)\n"
+        "    movups %xmm1, 16(%rsp)\n"
+        "    movups %xmm2, 32(%rsp)\n"
+        "    movups %xmm3, 48(%rsp)\n"
+        "    movups %xmm4, 64(%rsp)\n"
+        "    movups %xmm5, 80(%rsp)\n"
+        "    movups %xmm6, 96(%rsp)\n"
+        "    movups %xmm7, 112(%rsp)\n"
         "    call wait_begins\n"
+        "    movups 0(%rsp), %xmm0\n"
+        "    movups 16(%rsp), %xmm1\n"
+        "    movups 32(%rsp), %xmm2\n"
+        "    movups 48(%rsp), %xmm3\n"
+        "    movups 64(%rsp), %xmm4\n"
+        "    movups 80(%rsp), %xmm5\n"
+        "    movups 96(%rsp), %xmm6\n"
+        "    movups 112(%rsp), %xmm7\n"
+        "    addq $128, %rsp\n"
+        "    .cfi_adjust_cfa_offset -128\n"
         "    popq %rdi\n"
         "    .cfi_adjust_cfa_offset -8\n"
         "    popq %rsi\n"

@@ -12,9 +12,9 @@
  * The thread starts at once in the program that `memctx run` started, or with MEMCTX_CONTROL=eager
  * or always. Elsewhere an allocation that serve_entered (api/malloc.c) serves starts the thread, if
  * the process has lived for 20 ms or has a second thread. A call that may wait for a second or more
- * (api/waits.c) starts the thread at any age. A shorter wait, a read, or a wait for a child starts
- * the thread in a process that is older than 0.5 s. A forked child starts its own thread in the
- * same way; launchers (api/init.c) have none.
+ * (api/waits.c) starts the thread at any age. A shorter wait starts the thread in a process that is
+ * older than 0.5 s. A forked child starts its own thread in the same way; launchers (api/init.c)
+ * have none.
  *
  * A process whose system calls are filtered (seccomp) has no control thread. The thread ends before
  * the process restricts itself (api/sandbox.c). The thread does not start where a filter was
@@ -44,8 +44,6 @@ bool control_is_young(void);
  * some 0.2 ms, less than a thousandth of the time that such a process has lived. */
 #define OLD_AFTER_MS 500
 bool control_is_old(void);
-/* The time in milliseconds until control_is_old; 0: it is. */
-int control_ms_until_old(void);
 /* Starts the thread if control_waiting is 1. The caller has left the allocator, or is about to
  * wait. It may be a signal handler, but on an alternate stack, which may be small, the thread does
  * not start. */

@@ -276,7 +276,7 @@ struct capabilities {
 /* Compares the permitted capabilities only: a program that calls seteuid changes the effective ones
  * in one thread after the other. */
 void sandbox_drop_capabilities(void) {
-    char room[2048];
+    char room[8192]; /* the line of groups, which may be long, stands before that of capabilities */
     struct {
         uint32_t version, thread; /* 0: the calling thread */
     } header = {_LINUX_CAPABILITY_VERSION_3, 0};

@@ -469,11 +469,6 @@ COLD bool control_is_old(void) {
     return os_now_ns() >= control.start_ns + OLD_AFTER_NS;
 }
 
-COLD int control_ms_until_old(void) {
-    uint64_t now = os_now_ns(), old = control.start_ns + OLD_AFTER_NS;
-    return now < old ? (int)((old - now + 999999) / 1000000) : 0;
-}
-
 /* True if this process has no thread. A thread that was asked to end (let_end) may end only now. */
 static bool has_ended(void) {
     if (!control.running || control.running != os_process_id())

@@ -218,7 +218,7 @@ def row_of(target):
 
 def cat_is_read_from_outside(directory):
     """Checks that a dump of cat is read from outside; returns False if cat has a socket."""
-    # waits in read(), which starts no control thread in a process younger than 0.5 s
+    # waits in read(), which starts no control thread
     with harness.Target(["cat"], directory) as target:
         wait_until(lambda: "libmemctx" in maps_of(target.pid), "the library")
         if "how" not in read(target.pid):

@@ -8,7 +8,6 @@
  * waits places     waits where the library must start no thread, then where it may; prints the
  *                  number of threads after each
  * waits poll-once  prints the result of one poll with time-out 0
- * waits aged NAME  like waits NAME, after 0.6 s
  * waits plt NAME   like waits NAME; fails unless the address of malloc is that of a jump in the
  *                  program, which it is in a program that is linked with -no-pie
  * It allocates nothing before it prints: an allocation may start the control thread, too.
@@ -24,15 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <threads.h>
@@ -42,14 +38,9 @@
 int __poll_chk(struct pollfd *polls, nfds_t count, int timeout, size_t room);
 int __ppoll_chk(struct pollfd *polls, nfds_t count, const struct timespec *timeout,
                 const sigset_t *mask, size_t room);
-ssize_t __read_chk(int fd, void *to, size_t bytes, size_t room);
-ssize_t __recv_chk(int fd, void *to, size_t bytes, size_t room, int flags);
-ssize_t __recvfrom_chk(int fd, void *to, size_t bytes, size_t room, int flags,
-                       struct sockaddr *from, socklen_t *length);
 
-static const struct timespec hour = {.tv_sec = 3600}, moment = {.tv_nsec = 1000000},
-                             tenth = {.tv_nsec = 100000000};
-static int listener, epoll, ends[2];
+static const struct timespec hour = {.tv_sec = 3600}, moment = {.tv_nsec = 1000000};
+static int listener, epoll;
 static sigset_t none, usr2;
 
 static void prepare(void) {
@@ -60,8 +51,6 @@ static void prepare(void) {
     sigprocmask(SIG_BLOCK, &usr2, NULL);
     epoll = epoll_create1(0);
     listener = socket(AF_UNIX, SOCK_STREAM, 0);
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
-        abort();
     if (bind(listener, (struct sockaddr *)&name, sizeof(sa_family_t)) || listen(listener, 1))
         abort();
 }
@@ -69,66 +58,6 @@ static void prepare(void) {
 static int threads(void) {
     struct stat tasks;
     return stat("/proc/self/task", &tasks) ? -1 : (int)tasks.st_nlink - 2;
-}
-
-static void *stay(void *argument) {
-    syscall(SYS_pause);
-    return argument;
-}
-
-/* Returns a child that lives as long as this process. */
-static pid_t lasting_child(void) {
-    static pid_t child;
-    if (!child && !(child = fork())) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        stay(NULL);
-    }
-    return child;
-}
-
-/* Waits without end in the function of this name, which has no time-out. */
-static void wait_without_end(const char *name) {
-    char byte;
-    struct iovec bytes = {&byte, 1};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1};
-    int status;
-    siginfo_t info;
-    struct rusage usage;
-    pthread_t thread;
-#define IS(text) (!strcmp(name, text))
-    if (IS("read"))
-        (void)!read(ends[0], &byte, 1);
-    else if (IS("readv"))
-        (void)!readv(ends[0], &bytes, 1);
-    else if (IS("__read_chk"))
-        __read_chk(ends[0], &byte, 1, 1);
-    else if (IS("recv"))
-        recv(ends[0], &byte, 1, MSG_NOSIGNAL);
-    else if (IS("recvfrom"))
-        recvfrom(ends[0], &byte, 1, 0, NULL, NULL);
-    else if (IS("recvmsg"))
-        recvmsg(ends[0], &message, 0);
-    else if (IS("__recv_chk"))
-        __recv_chk(ends[0], &byte, 1, 1, 0);
-    else if (IS("__recvfrom_chk"))
-        __recvfrom_chk(ends[0], &byte, 1, 1, 0, NULL, NULL);
-    else if (IS("flock") && !flock(open("/proc/self/exe", O_RDONLY), LOCK_EX))
-        flock(open("/proc/self/exe", O_RDONLY), LOCK_EX);
-    else if (IS("pthread_join") && !pthread_create(&thread, NULL, stay, NULL))
-        pthread_join(thread, NULL);
-    else if (IS("wait") && lasting_child())
-        wait(&status);
-    else if (IS("waitpid"))
-        waitpid(lasting_child(), &status, 0);
-    else if (IS("wait3") && lasting_child())
-        wait3(&status, 0, &usage);
-    else if (IS("wait4"))
-        wait4(lasting_child(), &status, 0, &usage);
-    else if (IS("waitid"))
-        waitid(P_PID, (id_t)lasting_child(), &info, WEXITED);
-    else
-        exit(3);
-#undef IS
 }
 
 /* Waits in the function of this name: a millisecond if `briefly`, else an hour or without end. */
@@ -191,7 +120,7 @@ static void wait_in(const char *name, bool briefly) {
     else if (IS("accept4"))
         accept4(listener, NULL, NULL, 0);
     else
-        wait_without_end(name);
+        exit(3);
 #undef IS
 }
 
@@ -200,9 +129,7 @@ static const char *const names[] = {
     "pause",       "sigsuspend",    "sigwait",   "sigwaitinfo",     "sigtimedwait",
     "poll",        "poll-for-ever", "ppoll",     "__poll_chk",      "__ppoll_chk",
     "select",      "pselect",       "accept",    "accept4",         "epoll_wait",
-    "epoll_pwait", "thrd_sleep",    "read",      "readv",           "__read_chk",
-    "recv",        "recvfrom",      "recvmsg",   "__recv_chk",      "__recvfrom_chk",
-    "wait",        "waitpid",       "wait3",     "wait4",           "waitid"};
+    "epoll_pwait", "thrd_sleep"};
 #define NAMES (sizeof names / sizeof names[0])
 
 static void wait_briefly(void) {
@@ -228,62 +155,6 @@ static void tell(const char *what, long result) {
 
 static void interrupt_soon(void) {
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value = {.tv_usec = 30000}}, NULL);
-}
-
-static pid_t released; /* the child that `release` ends, if it is not 0 */
-
-/* Ends the wait of a read, or for a child. */
-static void release(int number) {
-    handle(number);
-    if (released ? kill(released, SIGKILL) : write(ends[1], "x", 1) != 1)
-        abort();
-}
-
-/* Reads and waits for children, which a handler ends, or does not end if it is set with SA_RESTART.
- */
-static void tell_interrupted_reads(void) {
-    struct sigaction action = {.sa_handler = release, .sa_flags = SA_RESTART};
-    char byte = 0;
-    int status = 0;
-    interrupt_soon();
-    tell("read", read(ends[0], &byte, 1));
-    interrupt_soon();
-    tell("recv", recv(ends[0], &byte, 1, 0));
-    interrupt_soon();
-    tell("waitpid", waitpid(lasting_child(), &status, 0));
-    sigaction(SIGALRM, &action, NULL);
-    interrupt_soon();
-    tell("read that goes on", read(ends[0], &byte, 1));
-    tell("the byte", byte);
-    released = fork();
-    if (!released)
-        stay(NULL);
-    interrupt_soon();
-    tell("waitpid that goes on", waitpid(released, &status, 0) == released);
-    tell("the signal", WTERMSIG(status));
-    action.sa_handler = handle;
-    action.sa_flags = 0;
-    sigaction(SIGALRM, &action, NULL);
-}
-
-/* Ends after 0.1 s, and leaves signals to the first thread. */
-static void *end_late(void *argument) {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, NULL);
-    syscall(SYS_nanosleep, &tenth, NULL);
-    return argument;
-}
-
-static void tell_joined(void) {
-    pthread_t thread;
-    void *result = NULL;
-    tell("pthread_join of itself", pthread_join(pthread_self(), NULL));
-    interrupt_soon(); /* pthread_join never ends with EINTR */
-    if (pthread_create(&thread, NULL, end_late, ends))
-        abort();
-    tell("pthread_join", pthread_join(thread, &result));
-    tell("its result", result == ends);
 }
 
 static void tell_interrupted(void) {
@@ -328,13 +199,6 @@ static void tell_refused(void) {
     tell("accept4 of nothing", accept4(-1, NULL, NULL, 0));
     tell("epoll_wait of nothing", epoll_wait(-1, &(struct epoll_event){0}, 1, -1));
     tell("select of too many", select(-1, NULL, NULL, NULL, NULL));
-    tell("read of nothing", read(-1, nowhere, 1));
-    tell("read of 0 bytes", read(ends[0], NULL, 0));
-    tell("recvmsg of a bad address", recvmsg(ends[0], nowhere, MSG_DONTWAIT));
-    tell("recv that does not wait", recv(ends[0], &number, 1, MSG_DONTWAIT));
-    tell("waitpid of a stranger", waitpid(1, NULL, 0));
-    tell("waitid of nothing", waitid((idtype_t)77, 1, NULL, 0));
-    tell("flock of nothing", flock(-1, LOCK_EX));
     raise(SIGUSR2);
     tell("sigwait", sigwait(&usr2, &number));
     tell("its signal", number == SIGUSR2);
@@ -378,10 +242,7 @@ static void tell_same(void) {
     sigaction(SIGALRM, &action, NULL);
     /* first: these calls have a bad address as time-out, which the library must not read */
     tell_refused();
-    tell_joined();
     tell_interrupted();
-    tell_interrupted_reads();
-    tell_joined();
     if (!pthread_create(&thread, NULL, call_same, NULL))
         pthread_join(thread, NULL);
     tell_cancelled();
@@ -635,10 +496,6 @@ static void tell_old(void) {
     nanosleep(&no_span, NULL);
     select(0, NULL, NULL, NULL, &no_time);
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &age, NULL);
-    waitpid(-1, NULL, WNOHANG);
-    recv(ends[0], &no_time, 1, MSG_DONTWAIT);
-    (void)!read(ends[0], &no_time, 0);
-    flock(-1, LOCK_EX | LOCK_NB);
     int after_none = threads();
     handle_by(poll_in_handler, true);
     for (int i = 0; i < 100; i++)
@@ -657,7 +514,6 @@ static bool malloc_is_jump(void) {
 
 int main(int count, char **arguments) {
     static char room[1 << 16];
-    static const struct timespec age = {.tv_nsec = 600000000};
     const char *what = count > 1 ? arguments[1] : "";
     setvbuf(stdout, room, _IOFBF, sizeof room);
     prepare();
@@ -671,8 +527,6 @@ int main(int count, char **arguments) {
         tell_places();
     else if (!strcmp(what, "old"))
         tell_old();
-    else if (!strcmp(what, "aged") && !syscall(SYS_nanosleep, &age, NULL))
-        wait_in(arguments[2], false);
     else if (!strcmp(what, "poll-once"))
         printf("%d\n", poll(NULL, 0, 0));
     else if (strcmp(what, "plt") != 0)

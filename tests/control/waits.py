@@ -12,9 +12,6 @@ WAITS = """sleep usleep nanosleep clock_nanosleep clock_nanosleep-until thrd_sle
 sigsuspend sigwait sigwaitinfo sigtimedwait poll poll-in-pieces poll-for-ever ppoll __poll_chk
 __ppoll_chk select pselect epoll_wait epoll_pwait accept accept4""".split()
 
-ENDLESS = """read readv __read_chk recv recvfrom recvmsg __recv_chk __recvfrom_chk wait waitpid
-wait3 wait4 waitid flock""".split()
-
 
 def program():
     return harness.build_program("tests/control/waits.c")
@@ -34,24 +31,11 @@ def waits_start_the_thread():
         targets = {name: stack.enter_context(harness.Target([program(), name], directory))
                    for name in WAITS}
         targets["sleep 60"] = stack.enter_context(harness.Target(["sleep", "60"], directory))
-        targets["pthread_join"] = stack.enter_context(
-            harness.Target([program(), "pthread_join"], directory))
         for target in targets.values():
             target.wait_socket()
         for name in ("pause", "sleep 60"):
             check_equal(targets[name].dump()["pid"], targets[name].pid,
                         f"pid in the dump of {name}")
-
-
-@test
-def waits_without_a_time_out():
-    """A program older than 0.5 s that reads from a pipe or a socket, waits for a child or for the
-    lock of a file gets its socket, without allocating again."""
-    with runtime_dir() as directory, contextlib.ExitStack() as stack:
-        targets = {name: stack.enter_context(
-            harness.Target([program(), "aged", name], directory)) for name in ENDLESS}
-        for target in targets.values():
-            target.wait_socket()
 
 
 @test
@@ -147,3 +131,16 @@ def waits_beside_other_preloads():
             check_equal(run("poll-once", XDG_RUNTIME_DIR=directory, LD_PRELOAD=":".join(order)),
                         "100\n",
                         f"poll with {[os.path.basename(path) for path in order]}")
+
+
+@test
+def waits_of_a_users_library():
+    """A library of the user may have a function with the name of one that waits, and with other
+    arguments. Calls of the function reach it with all their arguments."""
+    source = "tests/control/own_pause.c"
+    library = harness.build_program(source, "own_pause.so", ("-shared", "-fPIC", "-DLIBRARY"))
+    own = harness.build_program(source, "own_pause",
+                                ("-Wl,--no-as-needed", library, f"-Wl,-rpath,{harness.BIN}"))
+    for control in ("auto", "eager", "off"):
+        done = harness.run_program([own], harness.preloaded_env(MEMCTX_CONTROL=control))
+        check_equal((done.returncode, done.stdout), (0, "1.5\n3\n4.5\n"), control)

@@ -505,16 +505,6 @@ MUTANTS = {
     "our-thread-reads-before-others": (
         "src/control/thread.c", ">> IO_CLASS_SHIFT == IO_REAL_TIME)", ">> IO_CLASS_SHIFT > 9)",
         ["control:a-real-time-thread-starts-an-ordinary-one"]),
-    "a-read-starts-no-thread": (
-        "src/api/waits.c", "    if ((!old && !joins) ||", "    if (!joins ||",
-        ["control:waits-without-a-time-out"]),
-    "a-long-join-ends-early": (
-        "src/api/waits.c", "    if (result == ETIMEDOUT)\n        return false;\n",
-        "    result = result == ETIMEDOUT ? 0 : result;\n", ["control:waits-start-the-thread"]),
-    "a-wait-that-does-not-wait-starts-our-thread": (
-        "src/api/waits.c", "    case CHILD: return !(flags & WNOHANG);",
-        "    case CHILD: return true;",
-        ["control:waits-of-old-processes"]),
     "a-dump-stops-the-process": (
         "src/control/dump.c", "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         "    extern int kill(int, int) __attribute__((weak));\n"

@@ -150,8 +150,8 @@ compare() { # [FILE...]: files of the work directory to compare, too
     done
 }
 
-# Makes the directory of sockets anew. A file stays in it, so a process that ends does not remove the
-# directory, and its time tells was_preloaded whether a socket was made.
+# Makes the directory of sockets anew. A file stays in it, so a process that ends does not remove
+# the directory, and its time tells was_preloaded whether a socket was made.
 renew_sockets() {
     rm -rf "$T/run/memctx"
     mkdir -m 0700 "$T/run/memctx"
