@@ -346,9 +346,9 @@ def a_thread_that_sleeps_is_trimmed():
 SLEEPERS = 24
 
 
-def sleepers(directory, **extra):
+def sleepers(directory, *words, **extra):
     program = harness.build_program("tests/diagnosis/sleepers.c")
-    target = Target([program, str(SLEEPERS)], directory, MEMCTX_CONTROL="eager",
+    target = Target([program, str(SLEEPERS), *words], directory, MEMCTX_CONTROL="eager",
                     MEMCTX_THP="never", **extra)
     check_equal(target.hear(), "look", "what the program says")
     target.wait_socket()
@@ -388,14 +388,17 @@ def threads_whose_load_is_over():
 
 @test
 def sleeping_threads_keep_little():
-    """The control thread gives the empty pages of threads that sleep back by itself."""
-    with runtime_dir() as directory, sleepers(directory, MEMCTX_HOLES="1",
-                                              MEMCTX_DECAY_MS="100") as target:
-        wait_until(lambda: kept_bytes(target) < 4 << 20, "few bytes in empty pages")
-        target.say("")
-        check_equal(target.hear(), "look", "what the program says")
-        target.say("")
-        target.finish()
+    """The control thread gives the empty pages of threads that sleep back by itself, again after
+    each load, also if the chunks are freed in the opposite order."""
+    for words in ((), ("back",)):
+        with runtime_dir() as directory, sleepers(directory, *words, MEMCTX_HOLES="1",
+                                                  MEMCTX_DECAY_MS="100") as target:
+            wait_until(lambda: kept_bytes(target) < 4 << 20, "few bytes in empty pages")
+            target.say("")
+            check_equal(target.hear(), "look", "what the program says")
+            wait_until(lambda: kept_bytes(target) < 4 << 20, "few bytes after a second load")
+            target.say("")
+            target.finish()
 
 
 @test

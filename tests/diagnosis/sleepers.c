@@ -3,7 +3,7 @@
  * sleepers.c - threads whose load is over: each allocates chunks of many sizes, frees all but a
  * few, and sleeps. "sleepers N" starts N threads and prints "look" when they sleep. After a line
  * they do the work once more, and it prints "look" again. It exits with 1 if a chunk has another
- * content than was written.
+ * content than was written. "sleepers N back" frees the chunks in the opposite order.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,6 +16,7 @@
 
 static pthread_barrier_t barrier;
 static char *notes[THREADS_MOST][2 * NOTES];
+static int frees_back;
 
 __attribute__((noinline)) static char *row_make(size_t bytes) {
     char *row = malloc(bytes);
@@ -45,7 +46,8 @@ static void *work(void *argument) {
             if (i % (ROWS / NOTES) == 0)
                 own[round * NOTES + i / (ROWS / NOTES)] = note_keep(96);
         }
-        for (size_t i = 0; i < ROWS; i++) {
+        for (size_t k = 0; k < ROWS; k++) {
+            size_t i = frees_back ? ROWS - 1 - k : k;
             if (rows[i][0] != (char)(row_bytes(i) % 100) ||
                 rows[i][row_bytes(i) - 1] != (char)(row_bytes(i) % 100))
                 exit(1);
@@ -65,6 +67,7 @@ int main(int argc, char **argv) {
     pthread_t threads[THREADS_MOST];
     if (count < 1 || count > THREADS_MOST)
         return 2;
+    frees_back = argc > 2;
     pthread_barrier_init(&barrier, NULL, (unsigned)count + 1);
     for (int i = 0; i < count; i++)
         if (pthread_create(&threads[i], NULL, work, notes[i]) != 0)
