@@ -270,9 +270,9 @@ static bool read_used(const struct group *group, const struct group_files *files
 static const char *shown_path(const struct group *group, char text[256]) {
     size_t length = strlen(group->path);
     if (length < 256)
-        snprintf(text, 256, "%s", group->path);
+        snprintf(text, 256, "%.255s", group->path);
     else
-        snprintf(text, 256, "%.100s...%s", group->path, group->path + length - 150);
+        snprintf(text, 256, "%.100s...%.150s", group->path, group->path + length - 150);
     return text;
 }
 
