@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tests that take many seconds (only make torture runs them): scrapes by Prometheus, waits of
 push."""
+import contextlib
 import json
 import os
 import re
@@ -21,33 +22,40 @@ from pushes import ended, running, sink
 from serving import Server, free_port, served
 
 
+@contextlib.contextmanager
+def prometheus(where, config):
+    """Runs a Prometheus with its files in the folder `where`; gives its port."""
+    program = shutil.which("prometheus")
+    if not program:
+        raise Skip("prometheus is not installed")
+    with open(os.path.join(where, "config.yml"), "w", encoding="ascii") as file:
+        file.write(config)
+    port = free_port()
+    with open(os.path.join(where, "log"), "wb") as log, subprocess.Popen(
+            [program, f"--config.file={where}/config.yml", f"--storage.tsdb.path={where}/data",
+             f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
+        try:
+            yield port
+        finally:
+            process.kill()
+
+
 @test
 def prometheus_scrapes_and_answers():
-    prometheus = shutil.which("prometheus")
-    if not prometheus:
-        raise Skip("prometheus is not installed")
     with served() as target, tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
         token = os.path.join(where, "token")
         with open(token, "w", encoding="ascii", opener=lambda path,
                   flags: os.open(path, flags, 0o600)) as file:
             file.write("0123456789abcdef0123456789abcdef\n")
         with Server(target.runtime, target.pid, "--token-file", token) as server:
-            with open(os.path.join(where, "config.yml"), "w", encoding="ascii") as file:
-                file.write("scrape_configs:\n- job_name: memctx\n  scrape_interval: 300ms\n  "
-                           "scrape_timeout: 300ms\n"
-                           f"  authorization: {{credentials_file: {token}}}\n"
-                           f"  static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
-            port = free_port()
-            with open(os.path.join(where, "log"), "wb") as log, subprocess.Popen(
-                    [prometheus, f"--config.file={where}/config.yml",
-                     f"--storage.tsdb.path={where}/data",
-                     f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
-                try:
-                    series = harness.wait_until(
-                        lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'),
-                        "a scrape", step_s=0.1)
-                finally:
-                    process.kill()
+            config = ("scrape_configs:\n- job_name: memctx\n  scrape_interval: 300ms\n  "
+                      "scrape_timeout: 300ms\n"
+                      f"  authorization: {{credentials_file: {token}}}\n"
+                      f"  static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
+            with prometheus(where, config) as port:
+                series = harness.wait_until(
+                    lambda: query(port, 'memctx_context_requested_bytes{context="cache"}'),
+                    "a scrape", step_s=0.1)
         metric, (_, value) = series[0]["metric"], series[0]["value"]
         check_equal(value, "70000", "bytes of cache")
         check_equal((metric["program"], metric["process"], metric["kind"]),
@@ -68,9 +76,6 @@ def shortened(text):
 def alerts_fire_in_prometheus():
     """A real Prometheus fires the alerts on growth and on waste, with the context's name in the
     label, and no other."""
-    prometheus = shutil.which("prometheus")
-    if not prometheus:
-        raise Skip("prometheus is not installed")
     program = harness.build_program("tests/serve/alerting.c")
     with harness.runtime_dir() as runtime, \
             tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where, \
@@ -82,28 +87,20 @@ def alerts_fire_in_prometheus():
                 rules = shortened(file.read())
             with open(os.path.join(where, "alerts.yml"), "w", encoding="utf-8") as file:
                 file.write(rules)
-            with open(os.path.join(where, "config.yml"), "w", encoding="ascii") as file:
-                file.write("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
-                           "rule_files: [alerts.yml]\nscrape_configs:\n- job_name: memctx\n  "
-                           f"static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
-            port = free_port()
-            with open(os.path.join(where, "log"), "wb") as log, subprocess.Popen(
-                    [prometheus, f"--config.file={where}/config.yml",
-                     f"--storage.tsdb.path={where}/data",
-                     f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log) as process:
-                try:
-                    def firing():
-                        found = query(port, 'ALERTS{alertstate="firing"}') or []
-                        return {(one["metric"]["alertname"],
-                                 one["metric"].get("context", "").split(" ")[0]) for one in found}
+            config = ("global: {scrape_interval: 1s, evaluation_interval: 1s}\n"
+                      "rule_files: [alerts.yml]\nscrape_configs:\n- job_name: memctx\n  "
+                      f"static_configs: [{{targets: ['127.0.0.1:{server.port}']}}]\n")
+            with prometheus(where, config) as port:
+                def firing():
+                    found = query(port, 'ALERTS{alertstate="firing"}') or []
+                    return {(one["metric"]["alertname"],
+                             one["metric"].get("context", "").split(" ")[0]) for one in found}
 
-                    want = {("MemctxContextGrows", "leak_sessions"),
-                            ("MemctxWaste", "leak_sessions"), ("MemctxProcessGrows", "")}
-                    harness.wait_until(lambda: want <= firing(), f"the alerts {want}", step_s=1,
-                                       timeout_s=300)
-                    check_equal(firing(), want, "alerts that fire")
-                finally:
-                    process.kill()
+                want = {("MemctxContextGrows", "leak_sessions"),
+                        ("MemctxWaste", "leak_sessions"), ("MemctxProcessGrows", "")}
+                harness.wait_until(lambda: want <= firing(), f"the alerts {want}", step_s=1,
+                                   timeout_s=300)
+                check_equal(firing(), want, "alerts that fire")
 
 
 def query(port, expression):
