@@ -35,10 +35,10 @@ struct look {
     uint64_t place;    /* the segment that was read last */
     unsigned segments; /* number of segments that may still be read */
     bool stopped;      /* segments are left for the next look */
-    struct heap *heap; /* a heap with a quiet page */
+    struct heap *heap; /* a heap with a page that the look is to punch (is_wanted) */
     const struct heap *busy[BUSY_MAX]; /* the last heaps that could not be visited */
     unsigned busy_count;
-    struct page *pages[PAGES_MAX]; /* quiet pages of `heap` */
+    struct page *pages[PAGES_MAX]; /* such pages of `heap` */
     unsigned count;
     size_t bytes; /* bytes that went back */
 };
@@ -56,7 +56,8 @@ static uint64_t state_of(const struct page *page) {
            (punched / (SEEN_PUNCHED_LOW + 1)) << SEEN_PUNCHED_HIGH_SHIFT;
 }
 _Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / OS_PAGE_BYTES <= 16 &&
-                   WIDE_PAGE_SLICES * SLICE_BYTES / 16 + 1 < 1UL << (61 - 48),
+                   WIDE_PAGE_SLICES * SLICE_BYTES / 16 + 1 <
+                       1UL << (SEEN_PUNCHED_HIGH_SHIFT - SEEN_USED_SHIFT),
                "the numbers fit their places in page.seen, below the bit of PAGE_NOT_SEEN");
 
 /* True when the page may have empty OS pages, and has not changed since the last look. */
@@ -163,7 +164,7 @@ static bool collect_page(void *context, struct page *page) {
     return look->count < PAGES_MAX;
 }
 
-/* Gathers the quiet pages of look->heap in one segment, and announces that they will be punched.
+/* Gathers the wanted pages of look->heap in one segment, and announces that they will be punched.
  * The heap's owner waits, so it destroys none of them. False: no further segment may be read. */
 static bool collect_segment(struct segment *segment, bool huge, void *context) {
     struct look *look = context;

@@ -94,11 +94,16 @@ bool socket_path_find(struct socket_path *found, uint32_t pid, struct text *why)
     return false;
 }
 
+size_t socket_path_directory_length(const struct sockaddr_un *address) {
+    size_t length = text_length(address->sun_path);
+    while (length && address->sun_path[length - 1] != '/')
+        length--;
+    return length;
+}
+
 void socket_path_leave(const struct socket_path *path) {
     char directory[sizeof path->final.sun_path];
-    size_t length = text_length(path->final.sun_path);
-    while (length && path->final.sun_path[length - 1] != '/')
-        length--;
+    size_t length = socket_path_directory_length(&path->final);
     if (!length || !path->below_runtime_directory)
         return;
     __builtin_memcpy(directory, path->final.sun_path, length - 1);

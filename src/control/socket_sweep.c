@@ -4,6 +4,7 @@
 #include "control/socket_sweep.h"
 #include "base/text.h"
 #include "control/descriptors.h"
+#include "control/socket_path.h"
 #include "os/libc.h"
 
 #include <dirent.h>
@@ -67,11 +68,9 @@ void socket_sweep(const struct sockaddr_un *own) {
     struct sockaddr_un address = *own;
     /* zeroed, because clang-tidy does not know that getdents64 writes here */
     alignas(struct entry) char room[2048] = {0};
-    size_t length = text_length(own->sun_path);
+    size_t length = socket_path_directory_length(own);
     unsigned removed = 0, looked_at = 0;
     long bytes;
-    while (length && own->sun_path[length - 1] != '/')
-        length--;
     address.sun_path[length] = 0;
     if (!length || !descriptors_are_own)
         return;
