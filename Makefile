@@ -98,7 +98,8 @@ cli_sources := $(sort $(wildcard tools/memctx/*.c tools/memctx/*/*.c))
 unit_sources := $(sort $(wildcard tests/unit/*.c))
 # Files of the command that unit tests can call without a target process or a terminal.
 unit_cli_sources := $(addprefix tools/memctx/, live/rates.c diagnosis/conditions.c \
-    target/limits.c formats/subtract.c $(addprefix serve/,child.c job.c moments.c) \
+    $(addprefix target/,bss.c limits.c mappings.c residency.c) names/plain_file.c \
+    formats/subtract.c $(addprefix serve/,child.c job.c moments.c) \
     $(addprefix model/,folding.c mapped.c memory.c model.c model_store.c samples.c shorten.c \
         tails.c who_tables.c) \
     $(addprefix base/,cli.c fork.c help.c json.c nearest.c progress.c quantity.c terminal.c \
@@ -215,7 +216,7 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	    $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o model.o moments.o samples.o \
-    jobs.o smaps.o subtract.o text_file.o watch.o wrappers.o): private lib_flags += -Itools/memctx
+    jobs.o mappings.o subtract.o text_file.o watch.o wrappers.o): private lib_flags += -Itools/memctx
 $(out)/lib/src/api/forward.o: private lib_flags += -fsemantic-interposition -foptimize-sibling-calls
 $(out)/unit/tests/unit/shapes.o $(addprefix $(out)/lib/src/api/,forward.o free.o): \
     private lib_flags += -fomit-frame-pointer

@@ -22,8 +22,7 @@ void *os_map_aligned(size_t bytes, size_t alignment);
  * the advice. */
 void os_advise_huge(void *start, size_t bytes, bool huge);
 void os_unmap(void *start, size_t bytes);
-/* Makes a forked child find the range zeroed. /proc/PID/smaps shows the flag of such a range (wf),
- * so `memctx frag` can tell the range from other mappings. Has no effect before Linux 4.14. */
+/* Makes a forked child find the range zeroed. Has no effect before Linux 4.14. */
 void os_wipe_on_fork(void *start, size_t bytes);
 /* Extends or shortens a mapping without moving it. 0: done; else a negative error number, and
  * nothing changed. -ENOMEM: there is no room behind the mapping, or too little memory. After any

@@ -250,7 +250,7 @@ static void look_for_others_memory(struct look *look, const struct rule *rule) {
     bool own = strcmp(lines[largest][0], "own_mappings_bytes") == 0;
     bool runtime = own && look_mapped_by_runtime(look->model, finding);
     if (!runtime && !look->model->from_snapshot)
-        finding->action = cli_format("less /proc/%" PRId64 "/smaps", look->model->pid);
+        finding->action = cli_format("less /proc/%" PRId64 "/maps", look->model->pid);
 }
 
 static void look_for_foreign_frees(struct look *look, const struct rule *rule) {

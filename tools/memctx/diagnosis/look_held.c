@@ -326,10 +326,10 @@ void look_for_huge_pages(struct look *look, const struct rule *rule) {
     struct finding *finding =
         finding_new(look, rule, SEVERITY_WARNING, bytes, share(bytes, look->rss_bytes));
     finding->verdict = cli_format("%s are resident only because of huge pages", look_bytes(bytes));
-    finding->evidence =
-        cli_format("%s more is resident than the program ever touched; %s of the process is in "
-                   "huge pages",
-                   look_bytes(bytes), look_bytes(mappings->huge_bytes));
+    finding->evidence = cli_format(
+        "%s more is resident than the program ever touched; at most %s of the process is "
+        "in huge pages",
+        look_bytes(bytes), look_bytes(mappings->huge_bytes));
     finding->action = cli_copy("start the program again, with MEMCTX_THP=never, then compare");
 }
 

@@ -472,10 +472,9 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
     free(a_day);
     char *time = look_time(growth->watched_s);
     finding->since = cli_format("at least %s ago", time);
-    finding->action = most.place
-                          ? cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
-                                       most.place->start, model->pid)
-                          : cli_format("less /proc/%" PRId64 "/smaps", model->pid);
+    finding->action = most.place ? cli_format("grep '^0*%" PRIx64 "-' /proc/%" PRId64 "/maps",
+                                              most.place->start, model->pid)
+                                 : cli_format("less /proc/%" PRId64 "/maps", model->pid);
     if (fills_mapping(look, from, &most, growth->bytes)) {
         tell_filling(finding, most.place);
         free(time);

@@ -329,7 +329,7 @@ static void tell(struct look *look, const struct rule *rule, enum marked_kind ki
     free(a_day);
     finding->sure = how_sure(now, kind, runtime, growth);
     if (group.largest && look_may_act(look->model))
-        finding->action = cli_format("grep -A 22 '^0*%" PRIx64 "-' /proc/%" PRId64 "/smaps",
+        finding->action = cli_format("grep '^0*%" PRIx64 "-' /proc/%" PRId64 "/maps",
                                      group.largest->start, look->model->pid);
     finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
     finding->overshadows = kind != MARKED_FILES;

@@ -3,9 +3,9 @@
  * mapped.h - the resident memory of a process at one moment that did not come from malloc: files,
  * stacks, the brk heap, code made at run time, shared memory, and mappings of the program.
  *
- * The kernel may put a mapping of the program and one of the library into one entry of smaps. So
+ * The kernel may put a mapping of the program and one of the library into one entry of its map. So
  * the sum over the program's own mappings is computed: all anonymous memory less the library's own
- * figures. The bytes of a single entry are those in smaps less the library's pages in this entry.
+ * figures. The bytes of a single entry are those in the map less the library's pages in this entry.
  * That is an estimate, because the library's tables and empty segments have no page records, but it
  * is good enough to name the entry that grew most.
  */
@@ -19,7 +19,7 @@
 extern const struct mapped_kind { const char *key, *name; } mapped_kinds[MODEL_PLACE_KINDS];
 
 struct mapped {
-    /* false: smaps or the library's residency could not be read, or was not asked for */
+    /* false: the kernel's map or the library's residency could not be read, or was not asked for */
     bool known;
     int64_t sums[MODEL_PLACE_KINDS]; /* resident bytes by kind */
     int64_t segments_bytes;          /* resident bytes of the library's segments */

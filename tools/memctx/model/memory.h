@@ -5,9 +5,7 @@
 #ifndef MEMCTX_MEMORY_H
 #define MEMCTX_MEMORY_H
 
-#include <stdbool.h>
-#include <stdio.h>
-#include <sys/types.h>
+#include <stdint.h>
 
 #include "model/model.h"
 
@@ -27,24 +25,9 @@ struct memory_ledger {
     size_t count;
 };
 
-/* The mappings of a process that have resident memory, except the control thread's. Sorted by
- * address. */
-struct memory_places {
-    struct model_place *list;
-    size_t count;
-};
-
-/* Reads /proc/PID/smaps; returns false if this user may not read it. The kernel walks over the page
- * tables for this, which takes some milliseconds for each GiB that is resident. */
-bool memory_read_mappings(pid_t pid, struct model_mappings *mappings, struct memory_places *places);
-/* Reads the text of a smaps file as memory_read_mappings does; the peak stays WIRE_UNKNOWN. `exe`:
- * path of the program's file; NULL: not known. `pagemap`: descriptor of /proc/PID/pagemap, which
- * tells where guard pages are; -1: none. Returns false if the text has no mapping. */
-bool memory_read_smaps(FILE *file, const char *exe, int pagemap, struct model_mappings *mappings,
-                       struct memory_places *places);
-
 /* Returns the bytes of resident anonymous memory that are neither in segments nor in tables of the
- * library. About 50 KiB of other data in the library's .bss count as the program's here. */
+ * library, nor the control thread's. About 50 KiB of other data in the library's .bss count as the
+ * program's here. */
 int64_t memory_own_mappings(const struct model *model);
 
 /* Returns how many bytes of the freelist may be resident. Memory in the freelist may never have

@@ -91,7 +91,7 @@ enum model_flags {
     X(executable_bytes) /* anonymous and executable: code made at run time */                      \
     X(shared_bytes)     /* shared memory and named anonymous mappings */                           \
     X(anonymous_bytes)  /* all else: memory of the library and of the program */                   \
-    X(huge_bytes)       /* part of rss_bytes that is in huge pages */                              \
+    X(huge_bytes)       /* at most so much of rss_bytes is in huge pages */                        \
     X(swap_bytes)       /* in swap, so not part of rss_bytes */                                    \
     X(peak_rss_bytes)   /* the highest resident set so far */                                      \
     /* by the kernel's counters, which struct wire_elsewhere has for a mark */                     \
@@ -122,7 +122,7 @@ struct model_place {
     uint64_t start, end;
     int64_t bytes; /* resident */
     enum model_place_kind kind;
-    char *path; /* path or name as in smaps; NULL: none */
+    char *path; /* path or name as in /proc/PID/maps; NULL: none */
 };
 
 /* One function, with the line that was executed in it. */

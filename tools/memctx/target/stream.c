@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/progress.h"
-#include "model/memory.h"
 #include "snapshot/stream.h"
+#include "target/mappings.h"
 #include "target/target.h"
 
 struct streaming {
@@ -108,8 +108,8 @@ static void put_marks(struct streaming *streaming) {
 
 static void put_mappings(struct streaming *streaming) {
     struct model_mappings mappings;
-    struct memory_places places = {0};
-    if (memory_read_mappings(streaming->target->facts.thread, &mappings, &places))
+    struct mapped_places places = {0};
+    if (mappings_of_process(streaming->target->facts.thread, &mappings, &places))
         stream_put(streaming->writer, STREAM_MAPPINGS, 0, &mappings, sizeof mappings);
     for (size_t i = 0; i < places.count; i++)
         free(places.list[i].path);

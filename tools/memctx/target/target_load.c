@@ -8,8 +8,8 @@
 
 #include "base/nearest.h"
 #include "base/progress.h"
-#include "model/memory.h"
 #include "snapshot/snapshot.h"
+#include "target/mappings.h"
 
 void target_ask_head(struct target *target, uint32_t flags) {
     struct wire_dump_request request = {.flags = flags};
@@ -101,13 +101,13 @@ struct map_reader {
     pthread_t thread;
     pid_t pid;
     struct model_mappings mappings;
-    struct memory_places places;
+    struct mapped_places places;
     bool started, good;
 };
 
 static void *read_map(void *argument) {
     struct map_reader *reader = argument;
-    reader->good = memory_read_mappings(reader->pid, &reader->mappings, &reader->places);
+    reader->good = mappings_of_process(reader->pid, &reader->mappings, &reader->places);
     return NULL;
 }
 

@@ -158,7 +158,7 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t size = residue < 0 ? -residue : residue;
     int64_t moved = model_tame(model->mappings.rss_bytes) - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
-    /* If more is resident than is in use, huge pages are the reason. Without smaps there may be
+    /* If more is resident than is in use, huge pages are the reason. Without the map there may be
      * another reason: gcore also writes memory that was never touched into its core file. */
     const char *what = away <= 0 ? "counted above, but not resident (not touched, swapped)"
                        : model->has_mappings ? "resident in huge pages, but not in use"
@@ -168,7 +168,7 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
                           ? "the resident set changed while it was read"
                       : residue < 0 ? "the lines above count this much more than is resident"
                       : model->has_mappings ? "resident, but no line above explains it"
-                                            : "memory outside memctx; smaps could not be read";
+                                            : "memory outside memctx; the kernel's map could not be read";
     char *name;
     if (size <= ledger->rss_bytes / 100) {
         name = cli_copy(what);

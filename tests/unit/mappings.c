@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: MIT */
+/* Tests of how the command reads the kernel's map of a process (tools/memctx/target/mappings.c). */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "model/mapped.h"
+#include "model/memory.h"
+#include "target/mappings.h"
+
+#define KI 1024
+
+static struct model_mappings mappings;
+static struct mapped_places places;
+
+/* --- a process that is only a text ------------------------------------------------------------ */
+
+/* The lines of /proc/PID/maps. Behind each line may stand others, as in /proc/PID/smaps, with the
+ * figures that the functions below give for this mapping: Rss, Swap, Huge (part of Rss); and Bss,
+ * the size of the .bss behind the mapping's file. */
+static struct line {
+    unsigned long start, end, rss, swap, huge, bss;
+    bool has_bss;
+} lines[16];
+static size_t line_count;
+
+static struct residency_count count_line(const struct residency *residency, uint64_t start,
+                                         uint64_t end) {
+    (void)residency;
+    for (size_t i = line_count; i-- > 0;)
+        if (lines[i].start <= start && end <= lines[i].end)
+            /* a part of a mapping has its share of the figure */
+            return (struct residency_count){
+                (int64_t)(lines[i].rss * KI * (end - start) / (lines[i].end - lines[i].start)),
+                (int64_t)lines[i].swap * KI, (int64_t)lines[i].huge * KI};
+    return (struct residency_count){0};
+}
+
+static bool no_guard(const struct residency *residency, uint64_t address) {
+    (void)residency;
+    (void)address;
+    return false;
+}
+
+static enum bss bss_of_line(pid_t root_of, const char *path, uint64_t offset, uint64_t start,
+                            uint64_t *first, uint64_t *end) {
+    (void)root_of;
+    (void)path;
+    (void)offset;
+    for (size_t i = 0; i < line_count; i++) {
+        if (lines[i].start != start || !lines[i].has_bss)
+            continue;
+        *first = lines[i].end;
+        *end = lines[i].end + lines[i].bss * KI;
+        return lines[i].bss ? BSS_KNOWN : BSS_NONE;
+    }
+    return BSS_UNKNOWN;
+}
+
+static void read_text(const char *text) {
+    char maps[2048] = "", *at = maps, *copy = strdup(text), *rest = copy;
+    const struct mappings_source source = {
+        .exe = "/bin/program", .count = count_line, .has_guard = no_guard, .find_bss = bss_of_line};
+    line_count = 0;
+    for (const char *line; (line = strsep(&rest, "\n"));) {
+        struct line *now = &lines[line_count - (line_count > 0)];
+        if (sscanf(line, "Rss: %lu kB", &now->rss) == 1 ||
+            sscanf(line, "Swap: %lu kB", &now->swap) == 1 ||
+            sscanf(line, "Huge: %lu kB", &now->huge) == 1)
+            continue;
+        if (sscanf(line, "Bss: %lu kB", &now->bss) == 1) {
+            now->has_bss = true;
+            continue;
+        }
+        now = &lines[line_count];
+        *now = (struct line){0};
+        line_count += sscanf(line, "%lx-%lx", &now->start, &now->end) == 2;
+        at += sprintf(at, "%s\n", line);
+    }
+    FILE *file = fmemopen(maps, strlen(maps), "r");
+    cr_assert(file);
+    cr_assert_eq(mappings_read(file, &source, &mappings, &places), text[0] != '\n');
+    fclose(file);
+    free(copy);
+}
+
+static void check_place(size_t at, uint64_t start, uint64_t end, int64_t kib,
+                        enum model_place_kind kind) {
+    cr_assert(at < places.count, "place %zu of %zu", at, places.count);
+    const struct model_place *place = &places.list[at];
+    cr_assert(place->start == start && place->end == end, "place %zu: %lx-%lx", at,
+              (unsigned long)place->start, (unsigned long)place->end);
+    cr_assert_eq(place->bytes, kib * KI);
+    cr_assert_eq(place->kind, kind);
+}
+
+Test(mappings, each_kind_has_its_sum) {
+    read_text("10000-12000 r-xp 00000000 fe:00 77 /bin/program\nRss: 8 kB\nSwap: 0 kB\n"
+              "12000-13000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
+              "13000-15000 rw-p 00000000 00:00 0\nRss: 8 kB\n" /* .bss */
+              "20000-30000 rw-p 00000000 00:00 0 [heap]\nRss: 60 kB\nSwap: 4 kB\n"
+              "40000-41000 ---p 00000000 00:00 0\nRss: 0 kB\n"
+              "41000-241000 rw-p 00000000 00:00 0\nRss: 12 kB\n" /* a thread's stack */
+              "400000-500000 rw-p 00000000 00:00 0\nRss: 64 kB\nHuge: 32 kB\n");
+    cr_assert_eq(mappings.file_bytes, 20 * KI);
+    cr_assert_eq(mappings.heap_bytes, 60 * KI);
+    cr_assert_eq(mappings.stack_bytes, 12 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 64 * KI);
+    cr_assert_eq(mappings.huge_bytes, 32 * KI);
+    cr_assert_eq(mappings.swap_bytes, 4 * KI);
+    cr_assert_eq(mappings.rss_bytes, 156 * KI);
+    cr_assert_eq(mappings.peak_rss_bytes, WIRE_UNKNOWN);
+    cr_assert_eq(places.count, 6, "the guard page holds no memory");
+    check_place(3, 0x20000, 0x30000, 60, MODEL_PLACE_HEAP);
+}
+
+/* Only anonymous memory behind the data of a program or library is its .bss. */
+Test(mappings, memory_behind_a_data_file_is_no_bss) {
+    read_text("10000-20000 r--p 00000000 fe:00 78 /usr/lib/locale/C.utf8/LC_CTYPE\nRss: 64 kB\n"
+              "20000-30000 rw-p 00000000 00:00 0\nRss: 16 kB\n"
+              "40000-50000 rw-s 00010000 fe:00 79 /var/lib/table\nRss: 32 kB\n"
+              "50000-60000 rw-p 00000000 00:00 0\nRss: 8 kB\n"
+              "70000-71000 r--p 00010000 fe:00 80 /lib/relro.so\nRss: 4 kB\n"
+              /* .bss of a library whose other data is read-only */
+              "71000-72000 rw-p 00000000 00:00 0\nRss: 4 kB\n");
+    cr_assert_eq(mappings.file_bytes, 104 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 24 * KI);
+}
+
+/* The program's .bss may have any size. If the file of a library cannot be read, small anonymous
+ * memory behind its data is taken for its .bss; large memory is more likely a mapping that the
+ * kernel put there. */
+Test(mappings, the_programs_bss_may_have_any_size) {
+    read_text("10000-12000 rw-p 00002000 fe:00 77 /bin/program\nRss: 8 kB\n"
+              "12000-20012000 rw-p 00000000 00:00 0\nRss: 96 kB\n" /* 512 MiB */
+              "30000000-30001000 rw-p 00002000 fe:00 78 /lib/other.so (deleted)\nRss: 4 kB\n"
+              "30001000-30201000 rw-p 00000000 00:00 0\nRss: 16 kB\n"
+              "40000000-40001000 rw-p 00002000 fe:00 79 /lib/third.so (deleted)\nRss: 4 kB\n"
+              "40001000-40101000 rw-p 00000000 00:00 0\nRss: 32 kB\n");
+    cr_assert_eq(mappings.file_bytes, 144 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 16 * KI);
+}
+
+/* The kernel may put other memory directly behind the data of a file, and may merge such memory
+ * with the file's .bss. */
+Test(mappings, other_memory_behind_data_is_no_bss) {
+    read_text("10000-12000 rw-p 00002000 fe:00 77 /lib/libz.so\nRss: 8 kB\nBss: 0 kB\n"
+              "12000-42000 rw-p 00000000 00:00 0\nRss: 96 kB\n"
+              "50000-51000 rw-p 00002000 fe:00 78 /lib/other.so\nRss: 4 kB\nBss: 8 kB\n"
+              "51000-53000 rw-p 00000000 00:00 0\nRss: 8 kB\n"
+              "60000-61000 rw-p 00002000 fe:00 79 /lib/third.so\nRss: 4 kB\nBss: 16 kB\n"
+              "61000-69000 rw-p 00000000 00:00 0\nRss: 32 kB\n");
+    cr_assert_eq(mappings.file_bytes, 40 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 112 * KI);
+    cr_assert_eq(mappings.rss_bytes, 152 * KI);
+    check_place(1, 0x12000, 0x42000, 96, MODEL_PLACE_ANONYMOUS);
+    check_place(3, 0x51000, 0x53000, 8, MODEL_PLACE_FILE);
+    check_place(5, 0x61000, 0x65000, 16, MODEL_PLACE_FILE);
+    check_place(6, 0x65000, 0x69000, 16, MODEL_PLACE_ANONYMOUS);
+}
+
+/* The library's first tables lie in its .bss, and the ledger has a line for tables. */
+Test(mappings, the_librarys_bss_is_no_file) {
+    read_text("10000-12000 rw-p 00002000 fe:00 77 /opt/memctx/libmemctx.so (deleted)\nRss: 8 kB\n"
+              "12000-42000 rw-p 00000000 00:00 0\nRss: 96 kB\n"
+              "50000-51000 rw-p 00002000 fe:00 78 /lib/other-libmemctx.so\nRss: 4 kB\n"
+              "51000-53000 rw-p 00000000 00:00 0\nRss: 8 kB\n");
+    cr_assert_eq(mappings.file_bytes, 20 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 96 * KI);
+    const struct model model = {
+        .mappings = mappings,
+        .ledger = {.segments_resident = 0, .metadata_resident = 80 * KI, .control_bytes = 4 * KI}};
+    cr_assert_eq(memory_own_mappings(&model), 12 * KI, "the tables are not counted twice");
+}
+
+/* If a mapping grows while the map is read in pieces, the kernel shows it a second time. */
+Test(mappings, a_mapping_shown_twice_counts_once) {
+    read_text("10000-20000 rw-p 00000000 00:00 0 [heap]\nRss: 64 kB\nSwap: 8 kB\n"
+              "10000-30000 rw-p 00000000 00:00 0 [heap]\nRss: 128 kB\nSwap: 4 kB\n"
+              "40000-50000 rw-p 00000000 00:00 0\nRss: 4 kB\n");
+    cr_assert_eq(mappings.heap_bytes, 128 * KI);
+    cr_assert_eq(mappings.rss_bytes, 132 * KI);
+    cr_assert_eq(mappings.swap_bytes, 4 * KI);
+    cr_assert_eq(places.count, 2);
+    check_place(0, 0x10000, 0x30000, 128, MODEL_PLACE_HEAP);
+    check_place(1, 0x40000, 0x50000, 4, MODEL_PLACE_ANONYMOUS);
+}
+
+Test(mappings, mappings_that_merged_count_once) {
+    read_text("10000-20000 rw-p 00000000 00:00 0\nRss: 64 kB\n"
+              "20000-30000 rw-p 00000000 00:00 0\nRss: 8 kB\n"
+              "10000-38000 rw-p 00000000 00:00 0\nRss: 80 kB\n");
+    cr_assert_eq(mappings.anonymous_bytes, 80 * KI);
+    cr_assert_eq(places.count, 1);
+    check_place(0, 0x10000, 0x38000, 80, MODEL_PLACE_ANONYMOUS);
+}
+
+/* The mapping before a .bss tells that it is a .bss. When the .bss is shown a second time, the
+ * mapping before it is not. */
+Test(mappings, a_mapping_shown_twice_keeps_its_kind) {
+    read_text("10000-11000 rw-p 00002000 fe:00 77 /bin/program\nRss: 4 kB\n"
+              "11000-12000 rw-p 00000000 00:00 0\nRss: 4 kB\n"
+              "11000-13000 rw-p 00000000 00:00 0\nRss: 8 kB\n");
+    cr_assert_eq(mappings.file_bytes, 12 * KI);
+    cr_assert_eq(mappings.anonymous_bytes, 0);
+}
+
+/* glibc 2.42 makes the guard page of a stack inside the stack's mapping. */
+Test(mappings, a_guard_page_inside_the_mapping_marks_a_stack) {
+    size_t bytes = 2 << 20;
+    int major, minor;
+    struct utsname kernel;
+    cr_assert(!uname(&kernel) && sscanf(kernel.release, "%d.%d", &major, &minor) == 2);
+    if (major < 6 || (major == 6 && minor < 15))
+        cr_skip("needs Linux 6.15");
+    /* the memory around the stack is not accessible, so the kernel merges the stack with nothing */
+    char *stack = mmap(NULL, 3 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack += bytes;
+    cr_assert_eq(mprotect(stack, bytes, PROT_READ | PROT_WRITE), 0);
+    if (madvise(stack, 4 * KI, 102 /* MADV_GUARD_INSTALL */))
+        cr_skip("no guard pages here");
+    memset(stack + bytes / 2, 1, 4 * KI);
+    cr_assert(mappings_of_process(getpid(), &mappings, &places));
+    size_t at = 0;
+    while (at < places.count && places.list[at].end <= (uintptr_t)stack)
+        at++;
+    check_place(at, (uintptr_t)stack, (uintptr_t)stack + bytes, 4, MODEL_PLACE_STACK);
+}
+
+Test(mappings, text_without_mappings_is_told) {
+    read_text("\n");
+    cr_assert_eq(places.count, 0);
+}
+
+Test(mappings, a_path_cannot_steer_the_terminal) {
+    read_text("10000-11000 r--p 00000000 fe:00 78 /tmp/\033[2Jname\nRss: 4 kB\n");
+    cr_assert_str_eq(places.list[0].path, "/tmp/?[2Jname");
+}
+
+/* The kernel shows one mapping in two entries if their flags differ. A large chunk there has no
+ * memory of the program, and no entry has fewer than 0 bytes. */
+Test(mappings, a_chunk_in_two_entries_is_taken_from_both) {
+    read_text("10000-20000 rw-p 00000000 00:00 0\nRss: 64 kB\n"
+              "20000-30000 rw-p 00000000 00:00 0\nRss: 60 kB\n"
+              "30000-40000 rw-p 00000000 00:00 0\nRss: 16 kB\n");
+    struct wire_page chunk = {.start = 0x18000, .bytes = 0x14000, .resident_bytes = 76 * KI};
+    struct model model = {.has_mappings = true,
+                          .mappings = mappings,
+                          .places = places.list,
+                          .place_count = places.count,
+                          .pages = &chunk,
+                          .page_count = 1,
+                          .ledger = {.segments_resident = 76 * KI, .metadata_resident = 0}};
+    struct mapped mapped;
+    mapped_take(&mapped, &model);
+    cr_assert_eq(mapped.places[0].bytes, 32 * KI);
+    cr_assert_eq(mapped.places[1].bytes, 16 * KI);
+    cr_assert_eq(mapped.places[2].bytes, 16 * KI);
+    cr_assert_eq(mapped.sums[MODEL_PLACE_ANONYMOUS], 64 * KI);
+}
+
+/* --- this process ----------------------------------------------------------------------------- */
+
+/* Both ways to read pagemap count the OS pages that were written, and no others. */
+Test(mappings, pages_in_memory_are_counted) {
+    size_t bytes = 64 << 20, written = 0;
+    struct residency residency;
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    cr_assert_eq(madvise(memory, bytes, MADV_NOHUGEPAGE), 0);
+    /* many single pages at first, then 8 MiB without a gap */
+    for (size_t at = 0; at < 2 * bytes / 4; at += 8 * KI, written += 4 * KI)
+        memory[at] = 1;
+    for (size_t at = bytes / 4 * 3; at < bytes / 8 * 7; at += 4 * KI, written += 4 * KI)
+        memory[at] = 1;
+    cr_assert(residency_open(&residency, getpid()));
+    bool scans = residency.scans;
+    for (int i = 0; i <= scans; i++) {
+        residency.scans = i;
+        struct residency_count count =
+            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+        cr_assert_eq(count.resident_bytes, written, "%ld instead of %zu bytes, way %d",
+                     (long)count.resident_bytes, written, i);
+        cr_assert_eq(count.swap_bytes, 0);
+        cr_assert_eq(count.huge_bytes, i ? 0 : 8 << 20, "an upper bound without a scan");
+    }
+    residency_close(&residency);
+    munmap(memory, bytes);
+}
+
+static char zeros[3 * 4096]; /* in the .bss of this program */
+
+Test(mappings, the_bss_of_this_program_is_found) {
+    char line[512], path[256];
+    unsigned long start, end, offset;
+    uint64_t first, last;
+    bool found = false;
+    FILE *file = fopen("/proc/self/maps", "r");
+    cr_assert(file);
+    while (fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx rw-p %lx %*s %*s %255s", &start, &end, &offset, path) == 4 &&
+            strstr(path, "unit-tests")) {
+            cr_assert_eq(bss_find(0, path, offset, start, &first, &last), BSS_KNOWN);
+            cr_assert_eq(first, end, "the .bss begins behind the data");
+            cr_assert(first <= (uintptr_t)zeros && (uintptr_t)zeros + sizeof zeros <= last);
+            found = true;
+        }
+    }
+    fclose(file);
+    cr_assert(found);
+    cr_assert_eq(bss_find(0, "/nowhere", 0, 0, &first, &last), BSS_UNKNOWN);
+    cr_assert_eq(bss_find(0, "/etc/passwd", 0, 0, &first, &last), BSS_UNKNOWN);
+    cr_assert_eq(bss_find(0, "/proc/self/exe", UINT32_MAX, 0, &first, &last), BSS_NONE);
+}
