@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #define OS_PAGE 4096U
@@ -21,6 +22,11 @@
 /* The most address space that one call looks at. The tables of pages that were given back may still
  * be there, and the kernel reads them. */
 #define SCAN_SPAN (1ULL << 30)
+/* After so much processor time a pause is made, so that the scheduler seldom takes the processor
+ * from this thread while the thread holds the lock. The process would wait until the thread runs
+ * again. */
+#define PAUSE_AFTER_NS 500000
+#define PAUSE_NS 50000
 #define REGIONS 512
 #define WORDS 4096U
 
@@ -57,6 +63,21 @@ static int scan(const struct residency *residency, struct scan *scan, struct sca
     return ioctl(residency->pagemap, SCAN_REQUEST, scan);
 }
 
+static int64_t thread_time_ns(void) {
+    struct timespec now;
+    return clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) ? 0
+                                                        : now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+/* Called while the lock is not held. *since: this thread's processor time after the last pause. */
+static void pause_sometimes(int64_t *since) {
+    int64_t now = thread_time_ns();
+    if (now - *since < PAUSE_AFTER_NS)
+        return;
+    nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    *since = thread_time_ns();
+}
+
 bool residency_open(struct residency *residency, pid_t pid) {
     char path[64];
     struct scan_region region;
@@ -88,7 +109,9 @@ static struct residency_count count_by_scan(const struct residency *residency, u
                                             uint64_t end) {
     struct residency_count count = {0};
     struct scan_region regions[REGIONS];
+    int64_t since = 0;
     while (start < end) {
+        pause_sometimes(&since);
         struct scan piece = {.start = start,
                              .end = end - start < SCAN_SPAN ? end : start + SCAN_SPAN,
                              .max_pages = SCAN_PAGES};
@@ -129,7 +152,9 @@ static struct residency_count count_by_words(const struct residency *residency, 
     struct residency_count count = {0};
     struct block block = {0};
     uint64_t words[WORDS];
+    int64_t since = 0;
     while (start < end) {
+        pause_sometimes(&since);
         uint64_t left = (end - start) / OS_PAGE;
         size_t wanted = (left < WORDS ? left : WORDS) * sizeof *words;
         ssize_t got =
