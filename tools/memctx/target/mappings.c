@@ -21,6 +21,7 @@
  * likely a mapping that the kernel put there */
 #define BSS_GUESS_MAX_BYTES (1 << 20)
 #define GUARD_BYTES 4096
+#define RESERVED_BYTES (1UL << 30)
 #define USER_END (1ULL << 47)  /* pagemap has no words for addresses from here on ([vsyscall]) */
 #define MAPPING_PATH_BYTES 256 /* longer paths are cut */
 
@@ -192,6 +193,13 @@ static bool is_from_pool(const char *path) {
     return starts_with(path, "/anon_hugepage") || starts_with(path, "/dev/hugepages/");
 }
 
+/* True for address space that a runtime has reserved, up to a TiB, and does not use: no access is
+ * allowed. Kernels without PAGEMAP_SCAN would be asked for 2 MiB of words for each GiB. */
+static bool is_reserved(const struct mappings_source *source, const struct mapping *mapping) {
+    return !source->residency.scans && mapping->end - mapping->start > RESERVED_BYTES &&
+           strncmp(mapping->permissions, "---", 3) == 0;
+}
+
 /* True for a thread's stack whose guard page is a part of its mapping. */
 static bool has_guard_inside(const struct mappings_source *source, const struct mapping *mapping) {
     return mapping->kind == MODEL_PLACE_ANONYMOUS &&
@@ -202,7 +210,8 @@ static bool has_guard_inside(const struct mappings_source *source, const struct 
 /* Adds a mapping to the sums, and to the places if it has resident memory. Takes over the path. */
 static void count_mapping(const struct mappings_source *source, struct mapping *mapping,
                           struct model_mappings *mappings, struct mapped_places *places) {
-    bool counts = mapping->end <= USER_END && !is_from_pool(mapping->path);
+    bool counts = mapping->end <= USER_END && !is_from_pool(mapping->path) &&
+                  !is_reserved(source, mapping);
     struct residency_count count =
         counts ? source->count(&source->residency, mapping->start, mapping->end)
                : (struct residency_count){0};
