@@ -210,8 +210,8 @@ static bool has_guard_inside(const struct mappings_source *source, const struct 
 /* Adds a mapping to the sums, and to the places if it has resident memory. Takes over the path. */
 static void count_mapping(const struct mappings_source *source, struct mapping *mapping,
                           struct model_mappings *mappings, struct mapped_places *places) {
-    bool counts = mapping->end <= USER_END && !is_from_pool(mapping->path) &&
-                  !is_reserved(source, mapping);
+    bool counts =
+        mapping->end <= USER_END && !is_from_pool(mapping->path) && !is_reserved(source, mapping);
     struct residency_count count =
         counts ? source->count(&source->residency, mapping->start, mapping->end)
                : (struct residency_count){0};

@@ -167,8 +167,9 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
                       : model->has_mappings && (moved < 0 ? -moved : moved) > size / 2
                           ? "the resident set changed while it was read"
                       : residue < 0 ? "the lines above count this much more than is resident"
-                      : model->has_mappings ? "resident, but no line above explains it"
-                                            : "memory outside memctx; the kernel's map could not be read";
+                      : model->has_mappings
+                          ? "resident, but no line above explains it"
+                          : "memory outside memctx; the kernel's map could not be read";
     char *name;
     if (size <= ledger->rss_bytes / 100) {
         name = cli_copy(what);
