@@ -34,6 +34,7 @@ static void hand_over(size_t bytes) {
     heap_publish_waste(owner);
 }
 
+/* Visits the owner as the control thread does. Returns the number of collected pages. */
 static unsigned visit(void) {
     lock_take(&heap_global.lock);
     unsigned pages = collect_visit(owner);
@@ -41,6 +42,7 @@ static unsigned visit(void) {
     return pages;
 }
 
+/* Checks the contents of the chunks that are left and frees them. No page may be left then. */
 static void free_rest(size_t bytes) {
     for (size_t i = 0; i < CHUNKS; i++) {
         for (size_t k = 0; chunks[i] && k < bytes; k++)
@@ -57,7 +59,7 @@ Test(collect, empty_pages_of_a_sleeping_owner_go) {
     hand_over(BYTES);
     int64_t used = segment_used_bytes();
     cr_assert_gt(visit(), CHUNKS * BYTES / SLICE_BYTES / 2);
-    /* one page of two has no chunk that stays */
+    /* about every second page has none of the chunks that stay */
     cr_assert_lt(segment_used_bytes(), used * 3 / 4);
     cr_assert_eq(owner->visited, 0);
     cr_assert_null(owner->remote_pages);
@@ -108,7 +110,7 @@ Test(collect, the_rest_stays_listed) {
     for (struct page *page = owner->remote_pages; page; page = page->remote_next)
         before++;
     struct page *taken = remote_announce(owner, MOST);
-    region_free(other, chunks[CHUNKS - STAYS]); /* this page may be listed anew */
+    region_free(other, chunks[CHUNKS - STAYS]); /* its page is listed anew if it was not listed */
     chunks[CHUNKS - STAYS] = NULL;
     cr_assert_eq(remote_collect(owner, taken, true, &waste), MOST);
     for (struct page *page = owner->remote_pages; page; page = page->remote_next)
@@ -122,7 +124,7 @@ Test(collect, the_rest_stays_listed) {
     free_rest(BYTES);
 }
 
-/* The owner collects pages that a visitor must leave alone. */
+/* A visitor leaves pages whose chunks have guard bytes (META_CHECKED) listed for their owner. */
 Test(collect, pages_that_only_the_owner_collects) {
     hand_over(BYTES);
     for (struct page *page = owner->remote_pages; page; page = page->remote_next)

@@ -101,7 +101,8 @@ Test(holes, a_trim_visits_a_thread_that_sleeps) {
         struct heap *heap = sparse_heap();
         heap->trims = trim_number;
         uint32_t words[] = {WIRE_TRIM_CONTEXTS, 0};
-        /* trim_run marks only contexts of the tree */
+        /* The test marks the context: trim_run marks only contexts of the tree, and this one was
+         * made without a tree. */
         or_release(heap_placed_byte(others ? 8 : 9), TRIM_MARK);
         struct answer answer = {.bytes = (char *)room, .capacity = sizeof room};
         cr_assert_eq(trim_run((const struct wire_contexts_request *)(const void *)words, &answer),

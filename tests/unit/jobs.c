@@ -18,8 +18,8 @@ static void write_text(int fd, const void *argument) {
         pause();
 }
 
-/* Runs a job that may write `most` bytes, until it has ended. For job_run all the time is `now_ms`.
- */
+/* Runs a job until it has ended. The job may write `most` bytes. Each call of job_run gets the same
+ * time, `now_ms`, however long the job really runs. */
 static void run(struct job *job, const char *text, size_t most, int64_t now_ms) {
     struct pollfd entries[JOB_FDS];
     cr_assert(job_start_call(job, "a job", write_text, text, DEADLINE_MS));

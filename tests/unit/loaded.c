@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of path/loaded.c, the table of loaded objects that serves where glibc has no
- * _dl_find_object. The results are compared with _dl_find_object. */
+/* Tests of src/path/loaded.c: the table of loaded objects, which serves where glibc has no
+ * _dl_find_object, gives the results of _dl_find_object. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -8,7 +8,7 @@
 
 #include "path/loaded.h"
 
-static unsigned objects, segments;
+static unsigned objects, compared;
 
 /* Compares the table's entries of an object's segments with the results of _dl_find_object. */
 static int compare_object(struct dl_phdr_info *info, size_t size, void *context) {
@@ -29,7 +29,7 @@ static int compare_object(struct dl_phdr_info *info, size_t size, void *context)
             cr_assert_eq(range.eh_frame_header, found.dlfo_eh_frame, "%s", info->dlpi_name);
             cr_assert(range.start <= places[k] && places[k] < range.end);
             cr_assert_leq(range.end, align_up((uintptr_t)found.dlfo_map_end, OS_PAGE_BYTES));
-            segments++;
+            compared++;
         }
     }
     return 0;
@@ -39,7 +39,7 @@ Test(loaded, the_table_agrees_with_the_loader) {
     loaded_update();
     dl_iterate_phdr(compare_object, NULL);
     cr_assert_gt(objects, 4);
-    cr_assert_geq(segments, 3 * 4);
+    cr_assert_geq(compared, 3 * 4, "%u addresses", compared);
     struct loaded_range range;
     cr_assert_not(loaded_find((uintptr_t)&range, &range), "the stack is no object");
     cr_assert_not(loaded_find(16, &range));
@@ -77,14 +77,15 @@ Test(loaded, a_library_comes_and_goes) {
     }
 }
 
-/* The table lists only objects of this namespace: dl_iterate_phdr does not show those of
- * dlmopen. */
+/* The table lists only objects of the program's own namespace: dl_iterate_phdr does not show the
+ * objects that dlmopen loads. */
 Test(loaded, other_namespaces_change_nothing) {
     struct loaded_range range;
     loaded_update();
     void *library = dlmopen(LM_ID_NEWLM, LIBRARY, RTLD_LAZY);
     cr_assert(library, "%s", dlerror());
     uintptr_t code = (uintptr_t)dlsym(library, "td_init");
+    cr_assert(code);
     loaded_update();
     cr_assert_not(loaded_find(code, &range));
 }

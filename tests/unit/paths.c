@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/path and src/context: the tree, unwinding and its cache against libunwind. */
+/* Tests of src/path and src/context: the tree of contexts, waiting and folded paths, and cached
+ * paths, which must be those that libunwind finds. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -295,8 +296,9 @@ Test(tree, bytes_of_removed_nodes_are_counted) {
     cr_assert_eq(tree_nodes(), tree_count(), "an id still waits");
 }
 
-/* `elder` children stand before [other callers] in the parent's list, so the node's entry is beside
- * its parent or in the table. The table grows while the node is out of the tree. */
+/* The node [other callers] leaves the tree and comes back, while its parent gets so many children
+ * that the table of children grows. The parent has `elder` children when the node is made: with few
+ * of them the node's entry is beside the parent's, with many it is in the table. */
 static void check_others(uintptr_t address, unsigned elder) {
     struct tree_frame frame = {.address = address, .module = MODULE_NONE};
     uint32_t parent = tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED), count;
@@ -309,7 +311,7 @@ static void check_others(uintptr_t address, unsigned elder) {
     for (unsigned i = 0; i < 4000; i++, frame.address += 4)
         cr_assert(tree_child(parent, frame, TABLES_UNCOUNTED));
     count = tree_count();
-    cr_assert_eq(tree_others(parent, TABLES_MUST), others, "a second one");
+    cr_assert_eq(tree_others(parent, TABLES_MUST), others, "a second [other callers]");
     cr_assert_eq(tree_count(), count);
     cr_assert_not(tree_node(others)->flags & TREE_LEAVING);
     cr_assert_eq(tree_find(parent, (struct tree_frame){.module = MODULE_OTHERS}), others);
@@ -559,7 +561,8 @@ Test(paths, short_threads_note_no_changes) {
     cr_assert_not_null(paths_of(thread_heap)->replays);
 }
 
-/* Each allocates at five levels. The bits of `turns` choose the calls, so there are 31 paths. */
+/* turn_left and turn_right allocate at each of five levels. The bits of `turns` choose which of the
+ * two is called at the next level, so there are 31 paths. */
 typedef void turn_function(unsigned turns, int levels);
 static turn_function turn_left, turn_right;
 #define TURN(name)                                                                                 \
@@ -573,8 +576,9 @@ static turn_function turn_left, turn_right;
 TURN(turn_left)
 TURN(turn_right)
 
-/* The paths come in one order over and over, so each first guess can be right. At some addresses of
- * the stack, two first guesses have one entry. They must not stay wrong. */
+/* The paths come in one order over and over, so each first guess (path/cache.h) can be right. At
+ * some addresses of the stack, two first guesses share an entry of their table. They must not go on
+ * replacing each other. */
 Test(paths, first_guesses_that_share_an_entry_are_parted) {
     unwind_rules_init();
     for (size_t offset = 0; offset < 40; offset++) {
@@ -630,7 +634,7 @@ Test(paths, full_table_of_folded_functions_stays_as_it_is) {
     cr_assert_eq(function_epoch, epoch, "%u functions are folded", function_count);
 }
 
-/* A function whose places are all taken is not folded, and changes nothing. */
+/* A function whose places in the table of folded functions are all taken is not folded. */
 Test(paths, function_without_a_place_changes_nothing) {
     enum { PLACES = 16 };
     uintptr_t function = 0x10000;
@@ -712,10 +716,11 @@ static void *wait_until_a_view_is_missing(void *unused) {
     return unused;
 }
 
-/* The chunk of such a path belongs to a site of an ancestor, as while the path waited, and not to a
- * site below the path itself. */
+/* A path that has its node but finds no room for a view is charged to a site of an ancestor, as
+ * while the path waited, and not to a site below the path's own node. */
 Test(paths, no_path_has_a_site_below_itself) {
     pthread_t thread;
+    unsigned sites = 0;
     options.tables = 1 << 20;
     unwind_rules_init();
     unwind_rules_new_generation();
@@ -724,13 +729,16 @@ Test(paths, no_path_has_a_site_below_itself) {
     for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++) {
         const struct tree_node *node = tree_node(id);
         uint32_t others = tree_node(node->parent)->parent; /* if the node is a site */
-        if (others >= TREE_FIXED_COUNT && tree_node(others)->module == MODULE_OTHERS)
-            cr_assert_neq(node->address, tree_node(tree_node(others)->parent)->address);
+        if (others < TREE_FIXED_COUNT || tree_node(others)->module != MODULE_OTHERS)
+            continue;
+        cr_assert_neq(node->address, tree_node(tree_node(others)->parent)->address);
+        sites++;
     }
+    cr_assert_gt(sites, 0, "no path was charged to a site");
 }
 
-/* Paths that had to wait leave room for the ends of threads. Where that room is all that is left,
- * sweeps have to free memory, or new paths would wait for ever. */
+/* New paths have to wait while the room that is left is kept for the ends of threads. Then sweeps
+ * have to free the nodes of cold paths, or the new paths would wait for ever. */
 Test(paths, cold_paths_go_although_the_room_is_left_for_ends_of_threads) {
     uint32_t parent = TREE_ROOT, cold = 0;
     options.tables = 4 << 20;

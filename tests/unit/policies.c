@@ -42,7 +42,8 @@ Test(slab, blocks_grow_to_the_largest_of_their_class) {
     region_free(heap, chunks[3]);
     region_free(heap, chunks[4]);
     for (int i = 0; i < 20; i++)
-        cr_assert_neq(page_at(alloc(heap, view, 1030, false)), old, "of those put aside");
+        cr_assert_neq(page_at(alloc(heap, view, 1030, false)), old,
+                      "a page with smaller blocks is used again");
     for (int i = 0; i < 60; i++) {
         size_t size = i < 20 ? 1030 : i < 40 ? 1100 : 1041;
         if (i == 3 || i == 4)
@@ -51,7 +52,7 @@ Test(slab, blocks_grow_to_the_largest_of_their_class) {
             cr_assert_eq(chunks[i][k], i);
         region_free(heap, chunks[i]);
     }
-    cr_assert_eq(old->kind, PAGE_NONE, "it goes when it is empty");
+    cr_assert_eq(old->kind, PAGE_NONE, "the empty page was not given back");
 }
 
 Test(slab, free_blocks_of_its_pages_may_be_too_small_for_others) {
@@ -179,7 +180,7 @@ static void check_spare(enum placement placement, unsigned part) {
     struct heap *other = heap_acquire(1, false);
     region_free(other, full_pages[0].chunks[--full_pages[0].count]);
     heap_collect_remote(heap);
-    cr_assert_eq(full_pages[0].page->used, capacity - 1, "whoever frees them");
+    cr_assert_eq(full_pages[0].page->used, capacity - 1, "the other thread's free does not count");
     empty_to(heap, &full_pages[0], capacity - spare);
     cr_assert_eq(view->region->partial[full_pages[0].page->size_class], NULL);
     empty_to(heap, &full_pages[0], capacity - spare - 1);
@@ -187,7 +188,7 @@ static void check_spare(enum placement placement, unsigned part) {
     cr_assert_eq(next_page(heap, view, 48), full_pages[0].page);
     cr_assert_eq(next_page(heap, view, 48), full_pages[1].page);
     empty_to(heap, &full_pages[2], 0);
-    cr_assert_eq(full_pages[2].page->kind, PAGE_NONE, "it goes when it is empty");
+    cr_assert_eq(full_pages[2].page->kind, PAGE_NONE, "the empty page was not given back");
 }
 
 Test(place, full_pages_wait_for_some_free_blocks) {
@@ -205,7 +206,7 @@ Test(place, full_pages_of_few_blocks_do_not_wait) {
     cr_assert_eq(view->region->partial[full_pages[0].page->size_class], full_pages[0].page);
 }
 
-/* After blocks_rewind each block of the page can be allocated again. */
+/* After blocks_rewind (region/blocks.h) each block of the page can be allocated again. */
 Test(place, a_page_that_starts_anew_has_all_its_blocks) {
     struct heap *heap = heap_new();
     struct view *view = fill_pages(heap, PLACE_APART, 48);
@@ -296,7 +297,7 @@ static void only_usual_pages_are_shared(enum placement placement, uint8_t slices
         cr_assert_eq(others[i][0] + others[i][SIZE - 1], 16);
         free_like_api(heap, others[i]);
     }
-    cr_assert_eq(view->allocs - view->frees, 40, "those of placed()");
+    cr_assert_eq(view->allocs - view->frees, PLACED_CHUNKS, "those of placed()");
     cr_assert_eq(other->allocs, other->frees);
 }
 
@@ -308,7 +309,8 @@ Test(place, large_pages_are_not_shared) {
     only_usual_pages_are_shared(PLACE_APART, 4);
 }
 
-/* Returns the number of chunks in the region's list. Checks the links of the list. */
+/* Returns the number of chunks in the list that a region of the policy simple keeps. Checks the
+ * links of the list. */
 static unsigned listed(const struct view *view) {
     unsigned count = 0;
     const struct simple_node *before = NULL;
@@ -418,7 +420,7 @@ Test(terms, a_context_that_allocates_no_more_leaves_its_region_too) {
     enum { CHUNKS = 20 };
     static char *chunks[CHUNKS];
     struct heap *heap = heap_new();
-    struct view *view = heap_view(heap, 7), *further = heap_view(heap, 8);
+    struct view *view = heap_view(heap, 7), *other = heap_view(heap, 8);
     terms_table[3].flags = TERMS_OWN;
     cr_assert(terms_set(7, 3));
     place(7, PLACE_APART);
@@ -428,15 +430,15 @@ Test(terms, a_context_that_allocates_no_more_leaves_its_region_too) {
     cr_assert_eq(page->view, view);
     cr_assert(terms_set(7, 0));
     place(7, PLACE_DEFAULT);
-    alloc(heap, further, 100, false);
+    alloc(heap, other, 100, false); /* this call notices that context 7 has left its region */
     cr_assert(region_of(view->region)->left);
     for (int i = 0; i < CHUNKS; i++)
         free_like_api(heap, chunks[i]);
-    cr_assert_eq(page->kind, PAGE_NONE, "its page is given back with its last chunk");
+    cr_assert_eq(page->kind, PAGE_NONE, "the empty page was not given back");
 }
 
-/* The left pages of a context whose chunks were zeroed can become mixed pages, and a context that
- * had the policy generation keeps no empty page. */
+/* A context whose chunks were zeroed leaves its region: its pages can become mixed pages. A context
+ * that had the policy generation leaves its region: it keeps no empty page. */
 Test(terms, a_context_that_left_its_region_follows_no_rule) {
     struct heap *heap = heap_new();
     struct view *zeroed = heap_view(heap, 7), *aged = heap_view(heap, 8);

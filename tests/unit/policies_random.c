@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Random allocations, frees and changes of policy, checked byte by byte. */
+/* Tests of all policies: random allocations, frees, resizes, trims and changes of policy leave
+ * every byte of the live chunks as it was. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ static uint64_t roll(uint64_t sides) {
     return (dice >> 11) % sides;
 }
 
+/* A place for one chunk, all bytes of which are `mark`. */
 static struct slot {
     unsigned char *chunk, mark;
     size_t size;
@@ -67,14 +69,14 @@ static void change_slot(struct slot *slot, struct heap *heap, struct heap *other
     memset(slot->chunk, slot->mark, slot->size);
 }
 
-/* Frees a slot's chunk, and checks the chunk before. */
+/* Checks a slot's chunk, then frees it. */
 static void empty_slot(struct slot *slot, struct heap *heap) {
     check_slot(slot);
     free_like_api(heap, slot->chunk);
     slot->chunk = NULL;
 }
 
-/* The views count the bytes that the slots hold. */
+/* Checks that the views of all heaps together count the bytes that the slots hold. */
 static void check_totals(uint64_t seed) {
     int64_t live = 0, requested = 0;
     for (uint32_t context = 7; context < 12; context++)

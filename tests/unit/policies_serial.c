@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of the policies with serial pages: generation and bump. */
+/* Tests of the policies with serial pages (generation and bump), in which chunks stand one behind
+ * the other in the order of allocation. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <string.h>
@@ -38,12 +39,12 @@ Test(serial, chunks_stand_one_behind_the_other) {
         if (i == CHUNKS / 2)
             cr_assert_lt(segment_used_bytes() - used, requested * 11 / 20 + 200000);
     }
-    cr_assert_eq(view_live_bytes(view), 40 * 512);
+    cr_assert_eq(view_live_bytes(view), PLACED_BYTES);
     cr_assert_leq(segment_used_bytes() - used, (int64_t)(2 * WIDE_PAGE_SLICES * SLICE_BYTES));
     cr_assert_eq(region_of(view->region)->spare != NULL, true);
     place(7, PLACE_BUMP);
     alloc(heap, view, 1, false);
-    cr_assert(!region_of(view->region)->spare, "bump keeps none");
+    cr_assert(!region_of(view->region)->spare, "the policy bump keeps no spare page");
 }
 
 Test(serial, a_page_is_used_again_when_it_is_empty) {
@@ -55,7 +56,7 @@ Test(serial, a_page_is_used_again_when_it_is_empty) {
     for (int i = 0; i < 100000; i++) {
         char *chunk = alloc(heap, view, 100, true);
         cr_assert_eq(chunk, first);
-        cr_assert_eq(chunk[i % 100], 0, "zeroed");
+        cr_assert_eq(chunk[i % 100], 0, "the chunk is not zeroed");
         memset(chunk, 'x', 100);
         region_free(heap, chunk);
     }
@@ -72,7 +73,7 @@ Test(serial, bump_keeps_no_empty_page) {
         region_free(heap, chunks[i]);
     struct region *region = region_of(view->region);
     cr_assert(!region->spare);
-    cr_assert_eq(region->pages, region->serial, "the current one");
+    cr_assert_eq(region->pages, region->serial, "a page besides the current one is left");
     cr_assert(!region->pages->next);
 }
 
@@ -83,7 +84,8 @@ Test(serial, aligned_chunks) {
     int64_t waste = heap->own_free;
     chunks[0] = alloc(heap, view, 16, false);
     char *far = region_alloc_aligned(heap, view, 16, 4096);
-    cr_assert_eq(heap->own_free - waste, far - chunks[0] - 16, "what was skipped is waste");
+    cr_assert_eq(heap->own_free - waste, far - chunks[0] - 16,
+                 "the bytes skipped for the alignment are waste");
     region_free(heap, chunks[0]);
     region_free(heap, far);
     for (int i = 0; i < 2000; i++) {
@@ -115,18 +117,18 @@ Test(serial, the_last_chunk_grows_and_shrinks_where_it_is) {
     char *behind = alloc(heap, view, 500, true);
     cr_assert_eq(behind, chunk + 48);
     for (int i = 0; i < 500; i++)
-        cr_assert_eq(behind[i], 0, "what the chunk before wrote");
-    cr_assert_not(region_resize(heap, view, chunk, 49), "another one stands behind");
-    cr_assert(region_resize(heap, view, behind, 300), "not much less");
-    cr_assert(region_resize(heap, view, behind, 15000 + 1) == false, "a large one");
+        cr_assert_eq(behind[i], 0, "bytes that the shrunk chunk wrote are left");
+    cr_assert_not(region_resize(heap, view, chunk, 49), "grew into the chunk behind it");
+    cr_assert(region_resize(heap, view, behind, 300), "did not shrink in place");
+    cr_assert_not(region_resize(heap, view, behind, 15001), "grew beyond SMALL_MAX");
     char *moved = region_realloc(heap, view, chunk, 200);
     cr_assert_neq(moved, chunk);
     for (int i = 0; i < 40; i++)
         cr_assert_eq(moved[i], 'y');
-    cr_assert_eq(view_live_bytes(view), 40 * 512 + 300 + 200);
+    cr_assert_eq(view_live_bytes(view), PLACED_BYTES + 300 + 200);
 }
 
-/* Chunks of equal sizes fill a page to its end; they have no records. */
+/* Chunks of one size fill a page to its last byte: the page holds no record of them. */
 Test(serial, chunks_that_are_alike_take_nothing_beside_themselves) {
     static const size_t sizes[] = {16, 64, 128, 1024, 2048, 4096};
     struct heap *heap = heap_new();
@@ -194,14 +196,15 @@ Test(serial, runs_of_all_lengths) {
                 i++;
             }
         }
-        for (i = 0; i < CHUNKS && !step; i++) /* only odd chunks, so that no page becomes empty */
+        /* frees every second chunk, so that no page becomes empty */
+        for (i = 0; i < CHUNKS && !step; i++)
             if ((freed[i] = i % 2))
                 region_free(i % 4 == 3 ? other : heap, chunks[i]);
     }
     for (int i = 0; i < CHUNKS; i += 2)
         region_free(i % 3 ? heap : other, chunks[i]);
     heap_collect_remote(heap);
-    cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
+    cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), PLACED_BYTES);
 }
 
 Test(serial, one_of_several_that_are_alike_is_resized) {
@@ -210,25 +213,25 @@ Test(serial, one_of_several_that_are_alike_is_resized) {
     char *chunks[5];
     for (int i = 0; i < 5; i++)
         chunks[i] = alloc(heap, view, 100, false);
-    cr_assert_not(region_resize(heap, view, chunks[2], 97), "its neighbours have 100");
+    cr_assert_not(region_resize(heap, view, chunks[2], 97), "its run is of chunks of 100 bytes");
     cr_assert(region_resize(heap, view, chunks[2], 100));
-    cr_assert(region_resize(heap, view, chunks[4], 200), "the last one");
+    cr_assert(region_resize(heap, view, chunks[4], 200), "the last chunk of the run");
     cr_assert_eq(region_requested(chunks[4]), 200);
     for (int i = 0; i < 4; i++)
         cr_assert_eq(region_requested(chunks[i]), 100);
-    cr_assert(region_resize(heap, view, chunks[4], 100), "the run grows together");
+    cr_assert(region_resize(heap, view, chunks[4], 100), "it joins its run again");
     char *next = alloc(heap, view, 100, false);
     cr_assert_eq(next, chunks[4] + 112);
     cr_assert_eq(region_requested(chunks[4]), 100);
     char *alone = alloc(heap, view, 300, false);
     alloc(heap, view, 40, false);
-    cr_assert(region_resize(heap, view, alone, 290), "alone of its kind");
+    cr_assert(region_resize(heap, view, alone, 290), "a run of one chunk");
     cr_assert_eq(region_requested(alone), 290);
-    cr_assert_eq(view_live_bytes(view), 40 * 512 + 6 * 100 + 290 + 40);
+    cr_assert_eq(view_live_bytes(view), PLACED_BYTES + 6 * 100 + 290 + 40);
     region_free(heap, alone);
     for (int i = 0; i < 5; i++)
         region_free(heap, chunks[i]);
-    cr_assert_eq(view_live_bytes(view), 40 * 512 + 100 + 40);
+    cr_assert_eq(view_live_bytes(view), PLACED_BYTES + 100 + 40);
 }
 
 Test(serial, others_free_and_the_owner_collects) {
@@ -244,7 +247,7 @@ Test(serial, others_free_and_the_owner_collects) {
             region_free(i % 3 ? other : heap, chunks[i]);
     }
     heap_collect_remote(heap);
-    cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), 40 * 512);
+    cr_assert_eq(view_live_bytes(view) + view_live_bytes(heap_view(other, 7)), PLACED_BYTES);
     cr_assert_leq(segment_used_bytes() - used, (int64_t)(3 * WIDE_PAGE_SLICES * SLICE_BYTES));
     /* The thread that frees the last chunk of a parked heap's page gives the page back. */
     for (int i = 0; i < CHUNKS; i++)
@@ -253,7 +256,7 @@ Test(serial, others_free_and_the_owner_collects) {
     heap_park(heap);
     for (int i = 0; i < CHUNKS; i++)
         region_free(other, chunks[i]);
-    cr_assert(!region->pages, "nobody allocates there");
+    cr_assert(!region->pages, "the parked heap keeps an empty page");
     cr_assert_eq(heap_acquire(2, false), heap);
     chunks[0] = alloc(heap, heap_view(heap, 7), 64, false);
     region_free(heap, chunks[0]);
@@ -311,9 +314,12 @@ Test(serial, what_is_not_collected_yet_stays) {
         region_free(heap, chunks[i]);
     heap_collect_remote(heap);
     for (struct page *page = region_of(view->region)->pages; page; page = page->next)
-        cr_assert_eq(page->used, 0, "freed, and lost");
+        cr_assert_eq(page->used, 0, "the punch lost a chunk that another thread freed");
 }
 
+/* Frees the address `offset` bytes inside a serial chunk, as its owner or `by_another` thread. With
+ * `twice`, the chunk itself was freed before, as its owner or `first_by_another` thread. The last
+ * free must abort; a test that reaches _exit fails. */
 static void wrong_free_of(bool first_by_another, bool by_another, bool twice, size_t offset) {
     struct heap *heap = heap_new(), *other = heap_acquire(1, false);
     struct view *view = placed(heap, 7, PLACE_GENERATION);

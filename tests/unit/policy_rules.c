@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of placement rules, and of the reader of ELF symbols that resolves them. */
+/* Tests of src/rules: placement rules, the readers of ELF symbols and of mangled names that find
+ * the functions that the rules name, and the ranges that the command resolved for the library. */
 #include <criterion/criterion.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -25,6 +26,7 @@
 #pragma clang diagnostic ignored "-Wgnu-variable-sized-type-not-at-end"
 #endif
 
+/* What `see` has noted: how many functions there are, and where the wanted one is. */
 struct seen {
     const char *wanted;
     uint64_t start, end;
@@ -40,6 +42,7 @@ static void see(const char *name, uint64_t start, uint64_t end, void *context) {
     }
 }
 
+/* A function of this program that the rules name. */
 __attribute__((noinline)) int policy_rules_landmark(int x);
 int policy_rules_landmark(int x) {
     __asm__ volatile("");
@@ -108,7 +111,8 @@ static uint64_t next_number(void) {
     return dice >> 20;
 }
 
-/* In a damaged file the reader must not read outside of the file's bytes. */
+/* In a damaged file the reader must not read outside of the bytes that it has read from the file.
+ * Nothing is asserted about what it finds: the test fails by a crash or a sanitizer's report. */
 Test(elf_symbols, damaged_files_do_no_harm) {
     static const char *const sections[] = {".symtab", ".dynsym", ".strtab"};
     char from[4096], path[] = "/tmp/memctx-elf-XXXXXX";
@@ -119,15 +123,18 @@ Test(elf_symbols, damaged_files_do_no_harm) {
     cr_assert(kept && fd >= 0);
     memcpy(kept, whole.start, whole.size);
     module.path = path;
-    uint64_t table;
-    memcpy(&table, kept + 40, sizeof table);
+    uint64_t headers; /* offset of the section headers, which end the file */
+    memcpy(&headers, kept + offsetof(Elf64_Ehdr, e_shoff), sizeof headers);
     for (int round = 0; round < 120; round++) {
         memcpy(whole.start, kept, whole.size);
         struct bytes part = section_of(&whole, sections[round % 3]);
+        /* Odd rounds damage the first 200 bytes of a section. Even rounds damage the ELF header
+         * behind its magic bytes, and the section headers. */
         for (int i = 0; i < 12; i++) {
             uint64_t number = next_number();
-            size_t at = i % 3 ? table + number % (whole.size - table) : 16 + number % 48;
-            if (round % 2) /* damages the beginning of the table, else any byte */
+            size_t at = i % 3 ? headers + number % (whole.size - headers)
+                              : EI_NIDENT + number % (sizeof(Elf64_Ehdr) - EI_NIDENT);
+            if (round % 2)
                 part.start[number % (part.size < 200 ? part.size : 200)] =
                     (unsigned char)(number >> 9);
             else
@@ -171,7 +178,7 @@ Test(policy_rules, text_is_understood_or_refused) {
     cr_assert_str_eq(answer("check\noperator==slab", &status), "checked");
     cr_assert_not(policy_rules_exist());
     answer("operator==slab", &status);
-    cr_assert_eq(status, WIRE_OK, "the last = is ours");
+    cr_assert_eq(status, WIRE_OK, "the policy stands behind the last '='");
     answer("module:lib*.so=mixed", &status);
     cr_assert_eq(status, WIRE_OK);
     cr_assert_str_eq(answer("list", &status), "operator==slab\t0\t0\t0\t0\t0\t0\t0\n"
@@ -280,17 +287,17 @@ Test(policy_rules, ids_are_used_again) {
     uint32_t first = new_node(1000, MODULE_NONE), behind = new_node(2000, MODULE_NONE);
     answer("policy_rules_landmark=bump", &status);
     remove_node(first);
-    cr_assert_eq(new_node(landmark, module), first, "while there are rules");
-    cr_assert_eq(policy_rules_of(first), 0, "the object's names were not read");
+    cr_assert_eq(new_node(landmark, module), first, "the id is not used again");
+    cr_assert_eq(policy_rules_of(first), 0, "the object's names were not read yet");
     policy_rules_apply(true);
     cr_assert_eq(policy_rules_of(first), 2);
     cr_assert_eq(heap_placement(first), PLACE_BUMP);
     remove_node(first);
     cr_assert_eq(new_node(landmark + 1, module), first);
-    cr_assert_eq(policy_rules_of(first), 2, "at once, because its names are known");
+    cr_assert_eq(policy_rules_of(first), 2, "the object's names are known by now");
     remove_node(first);
     cr_assert_eq(new_node(3000, MODULE_NONE), first);
-    cr_assert_eq(policy_rules_of(first), 0, "another path");
+    cr_assert_eq(policy_rules_of(first), 0, "the removed node's rule holds for the new node");
     cr_assert_eq(heap_placement(first), PLACE_DEFAULT);
     char rule[40];
     snprintf(rule, sizeof rule, "context:%u=slab", behind);
@@ -298,7 +305,7 @@ Test(policy_rules, ids_are_used_again) {
     cr_assert_eq(policy_rules_of(behind), 3);
     remove_node(behind);
     cr_assert_eq(new_node(4000, MODULE_NONE), behind);
-    cr_assert_eq(policy_rules_of(behind), 0, "the rule is for the context, not for its number");
+    cr_assert_eq(policy_rules_of(behind), 0, "the rule holds for the next context with this id");
 }
 
 Test(policy_rules, contexts_that_are_gone_are_not_placed) {
@@ -325,8 +332,8 @@ static void *ask_wanted(void *unused) {
     return wanted ? unused : NULL;
 }
 
-/* While another thread holds tree_lock, asks whether a rule names a frame. True: the answer comes
- * before that thread releases the lock. */
+/* Another thread asks whether a rule names a frame, while this one holds tree_lock. True: the
+ * answer came within `most_ms`, so it needs no lock. */
 static bool is_told_without_the_lock(unsigned most_ms) {
     pthread_t thread;
     atomic_store(&is_told, false);
@@ -343,7 +350,7 @@ static bool is_told_without_the_lock(unsigned most_ms) {
 Test(policy_rules, paths_that_wait_take_no_lock_when_all_rules_are_cleared) {
     uint32_t status;
     answer("f=slab", &status);
-    cr_assert_not(is_told_without_the_lock(50), "the rules may change meanwhile");
+    cr_assert_not(is_told_without_the_lock(50), "with rules, the answer needs the lock");
     policy_rules_clear(true);
     cr_assert(is_told_without_the_lock(20000));
     answer("f=slab", &status);
@@ -414,14 +421,14 @@ Test(resolved, ranges_hold) {
     answer("policy_rules_landmark=bump", &status);
     struct request request = request_for(module);
     objects_read(module, true);
-    cr_assert_eq(rule_at_address(module, start), 2, "its plain name");
+    cr_assert_eq(rule_at_address(module, start), 2, "rule 2 names the function without a regex");
     cr_assert_not(objects_is_resolved(module));
     request.head.last = 0;
     request.head.count = 2;
     request.ranges[0] = (struct wire_rule_range){.start = start, .bytes = 1, .rule = 1};
     request.ranges[1] = (struct wire_rule_range){.start = start + 1, .bytes = 1, .rule = 2};
     cr_assert_null(send(&request));
-    cr_assert_not(objects_is_resolved(module), "more is to come");
+    cr_assert_not(objects_is_resolved(module), "more ranges are to come");
     request.head.at = 2;
     request.head.last = request.head.count = 1;
     request.ranges[0] = (struct wire_rule_range){.start = start + 2, .bytes = 1, .rule = 1};
@@ -431,11 +438,11 @@ Test(resolved, ranges_hold) {
     for (unsigned i = 0; i < 4; i++)
         cr_assert_eq(rule_at_address(module, start + i), i % 2 ? 2 : 1, "%u", i);
     answer("file:x.c=slab", &status);
-    cr_assert_not(objects_is_resolved(module), "one more rule");
-    cr_assert_eq(rule_at_address(module, start), 1, "those before it have their numbers still");
+    cr_assert_not(objects_is_resolved(module), "the new rule was not resolved");
+    cr_assert_eq(rule_at_address(module, start), 1, "earlier rules keep their numbers");
     answer("clear", &status);
     answer("f=slab", &status);
-    cr_assert_eq(rule_at_address(module, start), 0, "cleared");
+    cr_assert_eq(rule_at_address(module, start), 0, "a cleared rule holds");
     cr_assert_eq(objects_resolved_count(module), 0);
 }
 
@@ -463,9 +470,9 @@ Test(resolved, damaged_ranges_are_refused) {
     REFUSED(head.build_id_bytes = 25, "does not have the length");
     REFUSED(head.count = WIRE_RANGES_SENT_MAX + 1, "does not have the length");
     REFUSED(head.at = 1, "another client");
-    cr_assert_eq(objects_resolved_count(module), 2, "these changed nothing");
+    cr_assert_eq(objects_resolved_count(module), 2, "a refused request changed the ranges");
     REFUSED(ranges[1].start = start + 3, "overlap, do not rise, or leave");
-    cr_assert_eq(objects_resolved_count(module), 0, "dropped");
+    cr_assert_eq(objects_resolved_count(module), 0, "bad ranges did not drop the others");
     cr_assert_not(objects_is_resolved(module));
     REFUSED(ranges[1].start = 0, "overlap, do not rise, or leave");
     REFUSED(ranges[1].start = mapped->end - mapped->bias, "overlap, do not rise, or leave");
@@ -475,7 +482,7 @@ Test(resolved, damaged_ranges_are_refused) {
     REFUSED(ranges[0].rule = 0, "no rule has that number");
     REFUSED(ranges[0].rule = 2, "no rule has that number");
     REFUSED(ranges[0].rule = 257, "overlap, do not rise, or leave");
-    cr_assert_null(send(&good), "it is taken all the same");
+    cr_assert_null(send(&good), "a good request is refused after bad ones");
 #undef REFUSED
 }
 
@@ -499,7 +506,7 @@ Test(resolved, as_many_as_are_kept) {
     }
     cr_assert(said && strstr(said, "the library keeps no further range"), "%s",
               said ? said : "taken");
-    cr_assert_gt(request.head.at, WIRE_RULE_RANGES_MAX, "not before");
+    cr_assert_gt(request.head.at, WIRE_RULE_RANGES_MAX, "the library refused too early");
     cr_assert_eq(objects_resolved_count(module), 0);
     request = request_for(module);
     request.head.count = 1;
@@ -531,7 +538,7 @@ Test(resolved, text_of_the_environment) {
     resolved_read(environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ranges));
     cr_assert_eq(rule_at_address(module, start), 2);
     cr_assert_eq(rule_at_address(module, start + 4), 0);
-    cr_assert_eq(rule_at_address(module, start + 8), 3, "numbers are those of the text");
+    cr_assert_eq(rule_at_address(module, start + 8), 3, "rules are numbered as in MEMCTX_RULES");
     cr_assert(objects_is_resolved(module));
     objects_drop_resolved(module);
     resolved_read(environment(module, "=regex:^x=slab\n=f=aset\n", ranges));
@@ -550,7 +557,7 @@ Test(resolved, text_of_the_environment) {
         cr_assert_not(objects_is_resolved(module), "%s", bad[i]);
     }
     resolved_read(environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ""));
-    cr_assert(objects_is_resolved(module), "nothing in it matches");
+    cr_assert(objects_is_resolved(module), "the rules name no function of this object");
     const char *whole = environment(module, "=file:y=bump\n=regex:^x=slab\n=f=aset\n", ranges);
     for (size_t length = 0; length < strlen(whole); length++) { /* cuts the text at each byte */
         char *cut = strndup(whole, length);
@@ -567,9 +574,9 @@ Test(resolved, what_waits_is_said_once) {
     char warned[800];
     struct text warnings = {.bytes = warned, .capacity = sizeof warned - 1};
     policy_rules_init("f=aset;module:x=slab", false, &warnings);
-    cr_assert_eq(warnings.length, 0, "these need no command");
+    cr_assert_eq(warnings.length, 0, "the library resolves these rules itself");
     policy_rules_init("regex:x=aset;file:x=slab", true, &warnings);
-    cr_assert_eq(warnings.length, 0, "they are resolved");
+    cr_assert_eq(warnings.length, 0, "the command has resolved these rules");
     policy_rules_init("regex:x=aset;file:x=slab", false, &warnings);
     warned[warnings.length] = 0;
     cr_assert(strstr(warned, "have no effect"));

@@ -47,8 +47,8 @@ void place(uint32_t context, enum placement placement) {
 
 struct view *placed(struct heap *heap, uint32_t context, enum placement placement) {
     struct view *view = heap_view(heap, context);
-    for (int i = 0; i < 40; i++)
-        alloc(heap, view, 512, false);
+    for (int i = 0; i < PLACED_CHUNKS; i++)
+        alloc(heap, view, PLACED_BYTES / PLACED_CHUNKS, false);
     place(context, placement);
     return view;
 }

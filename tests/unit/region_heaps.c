@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/region: frees by other threads; heaps that are parked, adopted and forked. */
+/* Tests of src/region: frees by other threads; heaps that are parked, adopted and forked; the
+ * counts of realloc. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 
-#include "api/fast.h"
+#include "policy_tests.h"
 #include "region/region.h"
 #include "region/resizes.h"
-#include "region_tests.h"
 
 Test(region, a_forked_child_finds_its_new_views) {
     static struct view *views[100];
@@ -43,7 +43,7 @@ Test(region, blocks_freed_by_others_come_back) {
         cr_assert_eq(pthread_create(&threads[i], NULL, free_them, (void *)i), 0);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], &others[i]);
-    cr_assert_eq(view->frees, 0, "each thread keeps its own numbers");
+    cr_assert_eq(view->frees, 0, "the owner's view counts frees of other threads");
     int64_t live = view_live_bytes(view);
     for (int i = 0; i < 2; i++)
         live += view_live_bytes(heap_view(others[i], 9));
@@ -99,8 +99,8 @@ Test(heap, the_shared_heap_gets_its_blocks_back_at_once) {
     cr_assert_lt(segment_used_bytes(), used - 100 * 4000);
 }
 
-/* Where another thread may have been changing the shared heap during the fork, the child makes
- * another one, and does not follow the lists of the old one. */
+/* If another thread was changing the shared heap during the fork, the child makes a new shared heap
+ * and does not follow the lists of the old one. */
 Test(heap, a_torn_shared_heap_is_left_alone_in_a_forked_child) {
     struct heap *self = heap_new(), *shared = heap_shared_lock();
     void *chunk = region_alloc(shared, heap_view(shared, 9), 4000, false);
@@ -134,18 +134,6 @@ Test(heap, a_parked_heap_whose_pages_others_empty_wastes_nothing) {
     cr_assert_eq(heap_global.own_free, 0);
 }
 
-/* Allocates as api/fast.h does: first the fast functions, then the slow ones. */
-static void *alloc_like_malloc(struct heap *heap, struct view *view, size_t size) {
-    bool fresh = false;
-    void *chunk = view->bins == &heap->mixed ? take_block_of_mixed_page(heap, view, size)
-                                             : take_block_of_own_page(heap, view, size);
-    if (!chunk)
-        chunk = region_alloc_narrow(heap, view, size, &fresh);
-    if (!chunk)
-        chunk = region_alloc_next_page(heap, view, size, &fresh);
-    return chunk ? chunk : region_alloc(heap, view, size, false);
-}
-
 Test(heap, what_others_freed_is_collected_though_there_are_free_blocks) {
     enum { CHUNKS = 20000, STEPS = 400000 };
     static void *chunks[CHUNKS];
@@ -153,7 +141,7 @@ Test(heap, what_others_freed_is_collected_though_there_are_free_blocks) {
     struct view *view = heap_view(heap, 9);
     unsigned random = 1;
     for (int i = 0; i < CHUNKS; i++)
-        chunks[i] = alloc_like_malloc(heap, view, 64);
+        chunks[i] = alloc(heap, view, 64, false);
     for (int i = 0; i < CHUNKS; i += 2) {
         region_free(heap, chunks[i]);
         chunks[i] = NULL;
@@ -165,7 +153,7 @@ Test(heap, what_others_freed_is_collected_though_there_are_free_blocks) {
         void **chunk = &chunks[(random >> 8) % CHUNKS];
         if (*chunk)
             region_free(heap, *chunk);
-        *chunk = *chunk ? NULL : alloc_like_malloc(heap, view, 64);
+        *chunk = *chunk ? NULL : alloc(heap, view, 64, false);
     }
     cr_assert_null(heap->remote_pages);
 }
@@ -234,7 +222,8 @@ Test(resizes, each_realloc_is_counted_for_the_view_that_pays) {
     const struct resize_counts *second = &resizes_at(heap, 10)->counts;
     cr_assert(second->reallocs == 3 && second->grows == 1 && second->copies == 1);
     cr_assert(second->grown_bytes == 4899 && second->grown_from_bytes == 101);
-    cr_assert(second->copied_bytes >= 101 && second->copied_bytes <= 128, "the block's bytes");
+    cr_assert(second->copied_bytes >= 101 && second->copied_bytes <= 128,
+              "not the bytes of the block");
     region_free(heap, moved);
 }
 
@@ -296,7 +285,7 @@ Test(resizes, a_full_table_is_bounded_and_counts_its_losses) {
     cr_assert_eq(resizes_lost, 500);
     cr_assert_gt(tables_used_bytes, before + (int64_t)(RESIZES_MOST * sizeof(struct view_resizes)));
     chunk = region_realloc(heap, heap_view(heap, 20), chunk, 102);
-    cr_assert_eq(resizes_at(heap, 20)->counts.reallocs, 2, "those that have entries go on");
+    cr_assert_eq(resizes_at(heap, 20)->counts.reallocs, 2, "a view with an entry is not counted");
     cr_assert_eq(resizes_lost, 500);
     region_free(heap, chunk);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of src/region: misuse aborts, and foreign pointers are counted. */
+/* Tests of src/region: a free of an address that is no live chunk aborts, and pointers that the
+ * library did not allocate are counted. */
 #include <criterion/criterion.h>
 #include <signal.h>
 
@@ -57,10 +58,12 @@ static char *own_chunk(size_t size) {
     return chunk;
 }
 
+/* Frees a block beside the only chunk of an OS page. The block lies in the half of the OS page
+ * that does not hold the records (region/blocks.h), so it is a block that could be handed out. */
 Test(misuse, a_block_that_was_never_handed_out_aborts, .signal = SIGABRT) {
     char *chunk = own_chunk(64);
     struct page *page = segment_page_of(chunk);
-    size_t number = page->records < (size_t)32 * 64 ? 62 : 31;
+    size_t number = page->records < OS_PAGE_BYTES / 2 ? 62 : 31;
     region_free(page->heap, blocks_granule(page, chunk) + number * 64);
 }
 

@@ -10,6 +10,7 @@
 #include "region/region.h"
 #include "region/resizes.h"
 #include "region_tests.h"
+#include "segment_tests.h"
 
 Test(blocks, classes_hold_what_they_are_for) {
     unsigned last = 0;
@@ -91,15 +92,15 @@ Test(region, records_of_all_shapes_round_trip) {
      * views may be missing, too short or another page's. */
     struct page page = {.meta_shift = META_OWNERS, .granule_mask = 127, .granule_capacity = 8};
     memset(room, 0x33, sizeof room);
-    cr_assert_eq(record_read(&page, room + 1).view_index, 0, "no table");
+    cr_assert_eq(record_read(&page, room + 1).view_index, 0, "a page without a table");
     page.owners = owners;
     cr_assert_neq(record_read(&page, room + 1).view_index, 0);
     owners->views[8] = owners->views[4] = 5;
-    cr_assert_eq(record_read(&page, room + 8).view_index, 0, "a shorter table");
+    cr_assert_eq(record_read(&page, room + 8).view_index, 0, "a table that is too short");
     page.granule_mask = SLICE_BYTES - 1;
     cr_assert_eq(record_read(&page, room + 4).view_index, 5);
     owners->start = (char *)((uintptr_t)room - (1UL << 20));
-    cr_assert_eq(record_read(&page, room + 4).view_index, 0, "one of another page");
+    cr_assert_eq(record_read(&page, room + 4).view_index, 0, "the table of another page");
     free(owners);
 }
 
@@ -192,16 +193,16 @@ Test(region, a_page_is_current_then_full_then_partial_then_gone) {
     cr_assert_leq(count, 60);
     for (unsigned i = 1; i <= count; i++)
         chunks[i] = region_alloc(heap, view, BYTES, false);
-    cr_assert_neq(segment_page_of(chunks[count]), page, "a full page gives no more blocks");
+    cr_assert_neq(segment_page_of(chunks[count]), page, "a full page gave one more block");
     cr_assert(page->flags & PAGE_FULL);
     cr_assert_null(heap->mixed.partial[class]);
     region_free(heap, chunks[0]);
-    cr_assert_eq(heap->mixed.partial[class], page, "the first free lists it again");
+    cr_assert_eq(heap->mixed.partial[class], page, "the first free did not list the page again");
     cr_assert_not(page->flags & PAGE_FULL);
     for (unsigned i = 1; i < count; i++)
         region_free(heap, chunks[i]);
-    cr_assert_null(heap->mixed.partial[class], "empty pages leave the list");
-    cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES, "and go back");
+    cr_assert_null(heap->mixed.partial[class], "an empty page is still listed");
+    cr_assert_eq(segment_used_bytes(), (int64_t)SLICE_BYTES, "an empty page was not given back");
     region_free(heap, chunks[count]);
     bins_release_empty(heap, &heap->mixed);
     cr_assert_eq(segment_used_bytes(), 0);
@@ -249,7 +250,7 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     struct view *view = heap_view(heap, 9);
     int64_t live = 0;
     options.promote_bytes = 1 << 30;              /* mixed pages only */
-    for (unsigned i = 0; i < SIZE_CLASSES; i++) { /* one chunk of the smallest size of each class */
+    for (unsigned i = 0; i < SIZE_CLASSES; i++) { /* one chunk of the least size of each class */
         size_t size = i ? blocks_bytes_table[i - 1] + 1 : 0;
         first[i] = region_alloc(heap, view, size, false);
         live += (int64_t)size;
@@ -270,13 +271,14 @@ Test(region, sizes_of_a_doubling_share_one_page_until_it_is_full) {
     while (segment_page_of(chunks[count - 1]) == shared);
     cr_assert_eq(count + 3, shared->capacity, "the page was not full");
     live += 100 * count;
-    cr_assert_eq(segment_page_of(chunks[count - 1])->block_bytes, 112, "then of its own");
+    cr_assert_eq(segment_page_of(chunks[count - 1])->block_bytes, 112,
+                 "behind a full shared page, the size gets a page of its own");
     cr_assert_eq(bins_class_narrow(heap, 100), 6);
-    cr_assert_eq(bins_class_of(heap, 90), 7, "the others stay as long as nobody asks");
+    cr_assert_eq(bins_class_of(heap, 90), 7, "a size that nobody asked for left the shared page");
     region_free(heap, chunks[0]);
     bool fresh;
     void *other = region_alloc_narrow(heap, view, 90, &fresh);
-    cr_assert_eq(segment_page_of(other), shared, "while there is a free block in it");
+    cr_assert_eq(segment_page_of(other), shared, "the shared page has a free block");
     cr_assert_eq(view_live_bytes(view), live - 100 + 90);
     void *more = region_alloc(heap, view, 90, false);
     cr_assert_eq(segment_page_of(more)->block_bytes, 96);
@@ -341,22 +343,22 @@ Test(region, mixed_blocks_that_were_freed_last_are_used_first) {
     cr_assert_neq(first, last);
     region_free(heap, chunks[COUNT - 1]);
     region_free(heap, chunks[0]);
-    cr_assert_eq(first->used, used, "it waits, and is not its page's yet");
+    cr_assert_eq(first->used, used, "the freed block went to its page at once");
     cr_assert(first->flags & PAGE_FULL);
     cr_assert_eq(region_alloc_narrow(heap, view, BYTES, &fresh), chunks[0]);
     cr_assert_eq(region_alloc_narrow(heap, view, BYTES, &fresh), chunks[COUNT - 1]);
     cr_assert_eq(recent->used, room);
     for (int i = 0; i < COUNT; i++)
         region_free(heap, chunks[i]);
-    cr_assert_eq(recent->used, 0, "as many as there is room for");
-    cr_assert_eq(first->used, room, "the others went to their page");
+    cr_assert_eq(recent->used, 0, "the list of recently freed blocks is not full");
+    cr_assert_eq(first->used, room, "the other blocks did not go to their page");
     bins_release_empty(heap, &heap->mixed);
     cr_assert_eq(recent->used, room);
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* Resizes a chunk to ever larger sizes, by less than a quarter at a time: it moves seldom and keeps
- * its bytes, and the figures are exact. */
+/* Resizes a chunk from 15 bytes to SMALL_MAX, one byte at a time. It moves seldom, keeps its last
+ * byte at each step, and the figures are exact. */
 static void grow_by_bytes(struct heap *heap, struct view *view) {
     unsigned moves = 0;
     unsigned char *chunk = region_alloc(heap, view, 15, false);
@@ -372,7 +374,7 @@ static void grow_by_bytes(struct heap *heap, struct view *view) {
         chunk[size - 1] = (unsigned char)size;
     }
     cr_assert_lt(moves, SIZE_CLASSES * 7 / 8, "%u moves", moves);
-    cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX / 4), "too much slack");
+    cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX / 4), "a record with so much slack");
     cr_assert_not(region_resize(heap, view, chunk, SMALL_MAX + 1));
     region_free(heap, chunk);
     cr_assert_eq(view_live_bytes(view), 0);
@@ -382,8 +384,8 @@ static void grow_by_bytes(struct heap *heap, struct view *view) {
  * exact at each step. Other resizes, and those that another view pays for, are refused. */
 Test(region, a_large_chunk_grows_within_its_memory) {
     static const struct {
-        size_t from, to,
-            least; /* the chunk grows from `from` to `to`; `least` needs other slices */
+        size_t from, to; /* the chunk grows from `from` to `to` bytes */
+        size_t least;    /* a chunk of so few bytes would leave slices or OS pages unused */
     } cases[] = {{3 * SLICE_BYTES - 4000, 3 * SLICE_BYTES, 2 * SLICE_BYTES},
                  {(2 << 20) - 4000, 2 << 20, 1 << 20}};
     struct heap *heap = heap_new();
@@ -412,7 +414,7 @@ Test(region, what_grows_gets_room_to_grow) {
     struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
     options.promote_bytes = 1 << 30; /* mixed pages only */
     void *chunk = region_alloc(heap, other, 32, false);
-    cr_assert(region_resize(heap, view, chunk, 31), "it fits, and now the other one pays");
+    cr_assert(region_resize(heap, view, chunk, 31), "it fits; from now on `view` pays");
     cr_assert_eq(view_live_bytes(other), 0);
     cr_assert_eq(view_live_bytes(view), 31);
     region_free(heap, chunk);
@@ -486,6 +488,7 @@ static int64_t zeroed_resident(struct heap *heap, struct view *view, size_t byte
     return resident;
 }
 
+/* Allocates a chunk, writes all its bytes and frees it. */
 static void use_large(struct heap *heap, struct view *view, size_t bytes) {
     void *chunk = region_alloc(heap, view, bytes, false);
     memset(chunk, 1, bytes);
@@ -500,22 +503,20 @@ Test(region, zeroed_large_chunks_are_not_made_resident) {
     int64_t kept = segment_usage().freelist_bytes;
     cr_assert(kept > 0 && kept < 8 << 20, "%ld", kept);
     cr_assert_leq(zeroed_resident(heap, view, 30 << 20), kept);
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (int i = 0; i < 10; i++) /* the freelist learns to keep it whole */
         use_large(heap, view, 40 << 20);
     cr_assert_gt(segment_usage().freelist_bytes, 40 << 20);
     cr_assert_lt(zeroed_resident(heap, view, 40 << 20), 2 << 20);
 }
 
-/* Chunks that the freelist kept, and of which the program had used a small part, stay as small. */
+/* The program used a small part of a chunk, which the freelist then keeps. calloc gets the chunk
+ * again: it makes no more of it resident. */
 Test(region, zeroed_reused_chunks_are_not_made_resident) {
     static const size_t sizes[] = {512 << 10, 3 << 20, 6 << 20};
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         char *chunk = region_alloc(heap, view, sizes[i], false);
         os_discard(chunk, sizes[i]);
@@ -533,9 +534,7 @@ Test(region, samples_of_reused_chunks_begin_at_os_pages) {
     const size_t bytes = (size_t)SAMPLES * DISTANCE * OS_PAGE_BYTES;
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9);
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     char *chunk = region_alloc(heap, view, bytes, false);
     os_discard(chunk, bytes);
     for (size_t page = 0; page < (size_t)SAMPLES * DISTANCE; page++)

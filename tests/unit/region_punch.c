@@ -11,6 +11,7 @@
 #include "region_tests.h"
 #include "segment/internal.h"
 
+/* Trims a heap as its thread does when a client asks for it: its contexts 7 to 11 are punched. */
 static void trim_now(struct heap *heap) {
     for (uint32_t context = 7; context < 12; context++)
         *heap_placed_byte(context) |= TRIM_MARK;
@@ -199,7 +200,7 @@ Test(punch, only_the_contexts_that_are_asked_for) {
 Test(punch, a_parked_heap_s_waste_is_published) {
     enum { CHUNKS = 20000 };
     static char *chunks[CHUNKS];
-    struct heap *heap = heap_new(), *parked = heap_acquire(1, false);
+    struct heap *parked = heap_acquire(1, false);
     options.waste_kib = 1 << 20;
     for (int i = 0; i < CHUNKS; i++)
         chunks[i] = region_alloc(parked, heap_view(parked, 7), 100, false);
@@ -217,7 +218,6 @@ Test(punch, a_parked_heap_s_waste_is_published) {
     lock_release(&parked->lock);
     cr_assert_lt(heap_global.own_free, before / 2);
     cr_assert_eq(parked->own_free, parked->own_free_published);
-    cr_assert(heap != parked);
 }
 
 Test(punch, a_damaged_list_is_left_alone) {
@@ -231,14 +231,13 @@ Test(punch, a_damaged_list_is_left_alone) {
         for (int i = 0; i < CHUNKS; i++)
             if (i % 250)
                 region_free(heap, chunks[i]);
-        for (int i = 1; i < CHUNKS;
-             /* damages the link in a free block: it points to itself, into the block, or nowhere */
-             i += 3)
+        /* damages the link in free blocks: it points to its block, into its block, or nowhere */
+        for (int i = 1; i < CHUNKS; i += 3)
             if (i % 250 && segment_page_of(chunks[i]) && page_at(chunks[i])->kind == PAGE_OWN)
                 *(void **)(void *)chunks[i] = damage == 0   ? chunks[i]
                                               : damage == 1 ? chunks[i] + 9
                                                             : (char *)(uintptr_t)damage;
-        trim_now(heap); /* must end although lists are damaged */
+        trim_now(heap); /* must end, and not crash, although lists are damaged */
     }
 }
 
@@ -265,7 +264,7 @@ Test(punch, a_trim_includes_those_that_wait) {
         cr_assert(trim_wanted.all && trim_wanted.punch);
         heap->trims = trim_number;
         ask_to_trim(all_first);
-        cr_assert_eq(trim_wanted.all, !all_first, "what was answered is over");
+        cr_assert_eq(trim_wanted.all, !all_first, "an answered request is still wanted");
         heap_park(heap);
     }
 }

@@ -30,16 +30,17 @@ Test(segment, foreign_pointers_are_recognised_without_reading_them) {
 
 /* A machine may be up for more than a year when the process starts. */
 Test(segment, clock_starts_at_any_uptime) {
-    const uint64_t years = 1UL << 55; /* 417 days */
-    segment_clock_set(years);
+    const uint64_t uptime_ns = 1UL << 55; /* 417 days */
+    segment_clock_set(uptime_ns);
     uint32_t first = segment_clock;
-    cr_assert_eq(first, (uint32_t)(years >> SEGMENT_TICK_SHIFT));
-    segment_clock_set(years - 1000000000);
+    cr_assert_eq(first, (uint32_t)(uptime_ns >> SEGMENT_TICK_SHIFT));
+    segment_clock_set(uptime_ns - 1000000000);
     cr_assert_eq(segment_clock, first, "the clock went back");
-    segment_clock_set(years + 1000000000);
+    segment_clock_set(uptime_ns + 1000000000);
     cr_assert_gt((int32_t)(segment_clock - first), 0);
 }
 
+/* segment_each reports segments to `note`, which collects the numbers of those of one map. */
 static uintptr_t seen[16];
 static unsigned seen_count;
 static void note(struct segment *segment, bool huge, void *context) {
@@ -90,7 +91,7 @@ Test(segment, the_map_covers_the_address_space_and_keeps_neighbours_apart) {
         for (int i = 0; i < COUNT; i++)
             cr_assert_not(segment_map_test(map, numbers[i]));
     }
-    cr_assert_not(segment_map_reserve((void *)(1UL << ADDRESS_BITS)), "beyond it");
+    cr_assert_not(segment_map_reserve((void *)(1UL << ADDRESS_BITS)), "beyond the address space");
     cr_assert_not(segment_map_test(SEGMENT_SLICED, 1UL << (ADDRESS_BITS - SEGMENT_SHIFT)));
     cr_assert_not(segment_map_test(SEGMENT_HUGE, UINTPTR_MAX));
 }
@@ -256,7 +257,7 @@ static struct page *page_in_new_segment(void) {
 
 Test(segment, the_first_ones_get_no_huge_page) {
     if (!kernel_has_huge_pages())
-        return;
+        cr_skip("the kernel has no transparent huge pages");
     while (segment_global.segments < SEGMENTS_WITHOUT_HUGE)
         cr_assert(has_no_huge_pages(segment_span_alloc(1)));
     cr_assert_not(has_no_huge_pages(page_in_new_segment()));
@@ -266,7 +267,7 @@ Test(segment, the_first_ones_get_no_huge_page) {
  * resident again. */
 Test(segment, memory_that_went_back_gets_no_huge_page) {
     if (!kernel_has_huge_pages())
-        return;
+        cr_skip("the kernel has no transparent huge pages");
     for (int by_default = 0; by_default < 2; by_default++) {
         struct page *stays = page_in_new_segment(), *freed = segment_span_alloc(1);
         segment_huge_by_default = by_default;
@@ -277,14 +278,15 @@ Test(segment, memory_that_went_back_gets_no_huge_page) {
     }
 }
 
-/* A huge page makes slices resident that were never used. */
+/* A huge page makes slices resident that were never used. A purge discards them, unless it has done
+ * so before (gaps_are_empty). */
 Test(segment, slices_that_were_never_used_go_back_once) {
     segment_huge_by_default = true;
     for (int turn = 0; turn < 2; turn++) {
         struct page *stays = page_in_new_segment(), *freed = segment_span_alloc(1);
         struct segment *segment = (struct segment *)((uintptr_t)stays & ~(SEGMENT_BYTES - 1));
         char *unused = (char *)segment + SEGMENT_BYTES - SLICE_BYTES;
-        *unused = 1; /* as resident as by a huge page */
+        *unused = 1; /* makes the slice resident, as a huge page would */
         segment->state.gaps_are_empty = turn;
         segment_span_free(freed);
         int64_t returned = (int64_t)segment_purge(true);
@@ -293,8 +295,8 @@ Test(segment, slices_that_were_never_used_go_back_once) {
     }
 }
 
-/* A group of 64 slices is a MiB. The first group of a segment has the headers, and room for pages
- * beside them. */
+/* Pages that fill groups of 64 slices (a MiB) one after the other. The first group of a segment
+ * holds the headers, and has room for pages behind them. */
 Test(segment, pages_in_groups_leave_no_group_empty) {
     enum { SLICES = 4, PAGES = 10 * ((SEGMENT_SLICES - HEADER_SLICES) / SLICES) };
     uintptr_t next = 0;

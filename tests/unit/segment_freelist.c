@@ -4,8 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/options.h"
-#include "segment/internal.h"
+#include "segment_tests.h"
 
 Test(segment, the_freelist_is_bounded) {
     enum { SPANS = 4000 };
@@ -18,7 +17,7 @@ Test(segment, the_freelist_is_bounded) {
         segment_span_free(pages[i]);
     struct segment_usage usage = segment_usage();
     cr_assert_leq(usage.freelist_bytes, options.freelist_kib << 10);
-    cr_assert_gt(usage.freelist_bytes, 0, "some of it stays for reuse");
+    cr_assert_gt(usage.freelist_bytes, 0, "nothing stays for reuse");
     cr_assert_gt(segment_purge(true), 0);
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
@@ -38,9 +37,7 @@ static void fill_and_free(int count) {
  * the memory in use together stay below the peak use and 12 MiB. */
 Test(segment, the_freelist_keeps_what_is_taken_again) {
     enum { SPANS = 4000, PEAK = SPANS * SLICE_BYTES };
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     fill_and_free(SPANS);
     cr_assert_leq(segment_usage().freelist_bytes, options.freelist_kib << 10);
     for (int round = 0; round < 6; round++)
@@ -61,9 +58,7 @@ Test(segment, the_freelist_keeps_what_is_taken_again) {
 Test(segment, the_freelist_learns_at_the_peak) {
     enum { SPANS = 4000 };
     int64_t plain;
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
+    keep_what_is_freed();
     for (int round = 0; round < 6; round++)
         fill_and_free(SPANS);
     for (int i = 0; i < SPANS; i++)
@@ -91,21 +86,20 @@ static int64_t spans_in(const struct span_cache *cache) {
     return count;
 }
 
+/* Purges as the control thread does: first looks which caches were used since its last look. */
 static void look_at_caches(void) {
     segment_global.next_purge_ns = 0;
     segment_purge(false);
 }
 
-/* A thread's freed spans serve its next requests. They count as part of the freelist, and a purge
- * gives them back. */
+/* The cache of freed spans that each thread has serves its next requests. The cached spans count as
+ * part of the freelist, and a purge gives them back. */
 Test(segment, a_span_cache_serves_its_own_spans) {
     enum { FIRST = 2, ALL_SLICES = FIRST * SPAN_CACHE_SLICES * (SPAN_CACHE_SLICES + 1) / 2 };
     static struct span_cache cache;
     use_span_cache(&cache, 1, 1);
-    cr_assert_not(cache.places[0], "no control thread purges");
-    os_identity_init();
-    segment_purger = os_process_id();
-    options.decay_ms = 60000;
+    cr_assert_not(cache.places[0], "a cache without a control thread that would empty it");
+    keep_what_is_freed();
     struct page *pages[FIRST + 1];
     for (uint32_t slices = 1; slices <= SPAN_CACHE_SLICES + 1; slices++) {
         use_span_cache(&cache, slices, 1);
@@ -121,7 +115,7 @@ Test(segment, a_span_cache_serves_its_own_spans) {
         }
         struct page *again = segment_span_alloc_by(&cache, slices, 0, NULL);
         if (slices <= SPAN_CACHE_SLICES)
-            cr_assert_eq(again, pages[FIRST - 1], "the last span that was kept");
+            cr_assert_eq(again, pages[FIRST - 1], "not the span that was kept last");
         cr_assert_eq(again->slices, slices);
         cr_assert_eq(again->context, 0);
         cr_assert_not(again->fresh);
@@ -137,13 +131,11 @@ Test(segment, a_span_cache_serves_its_own_spans) {
     cr_assert_eq(segment_global.span_caches_room, 0);
 }
 
-/* A thread that only frees spans of a length gets no places for it. A thread that frees and takes
- * many gets more places, as long as all caches have little. */
+/* The cache of a thread that only frees spans of a length gets no places for that length. The cache
+ * of a thread that frees and takes many gets more places, while all caches together have few. */
 Test(segment, span_caches_grow_where_spans_are_taken_again) {
     static struct span_cache frees, few, many;
-    os_identity_init();
-    segment_purger = os_process_id();
-    options.decay_ms = 60000;
+    keep_what_is_freed();
     for (int i = 0; i < 100; i++)
         segment_span_free_by(&frees, segment_span_alloc(1));
     cr_assert_eq(frees.places[0], 0);
@@ -172,9 +164,7 @@ Test(segment, span_caches_grow_where_spans_are_taken_again) {
 Test(segment, span_caches_are_bounded_and_fade) {
     enum { CACHES = 40 };
     static struct span_cache caches[CACHES];
-    os_identity_init();
-    segment_purger = os_process_id();
-    options.decay_ms = 60000;
+    keep_what_is_freed();
     options.freelist_kib = 1024;
     for (int i = 0; i < CACHES; i++)
         use_span_cache(&caches[i], 1, 1);
@@ -182,7 +172,7 @@ Test(segment, span_caches_are_bounded_and_fade) {
     use_span_cache(&caches[0], SPAN_CACHE_SLICES, 1);
     cr_assert_eq(caches[0].places[SPAN_CACHE_SLICES - 1], 0);
     for (int look = 0; look < 2; look++) {
-        cr_assert(caches[0].places[0], "used since the last look");
+        cr_assert(caches[0].places[0], "a cache in use lost its places");
         use_span_cache(&caches[0], 1, 1);
         look_at_caches();
     }
@@ -209,25 +199,23 @@ Test(segment, span_caches_are_bounded_and_fade) {
     cr_assert_eq(spans_in(&caches[CACHES - 1]), 0);
     cr_assert_eq(segment_used_bytes(), 0);
     use_span_cache(&caches[0], 1, 1);
-    cr_assert_eq(caches[0].places[0], 0, "there is no freelist");
+    cr_assert_eq(caches[0].places[0], 0, "a cache beside a freelist of 0 bytes");
 }
 
 /* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
 Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
+    keep_what_is_freed();
     options.freelist_kib = 0;
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
     for (int round = 0; round < 6; round++)
         fill_and_free(1000);
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
-/* The noted demand fades: after half a minute the freelist has its initial bound again. */
+/* The noted demand fades with each quarter of the decay time, which is a millisecond here. After
+ * 800 of them the freelist has its initial bound again. */
 Test(segment, the_freelist_forgets_what_is_not_taken_any_more) {
+    keep_what_is_freed();
     options.decay_ms = 4;
-    os_identity_init();
-    segment_purger = os_process_id();
     for (int round = 0; round < 6; round++)
         fill_and_free(4000);
     int64_t plain, most = segment_freelist_bound(0, &plain);

@@ -7,15 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/options.h"
-#include "segment/internal.h"
-
-/* Lets the freelist keep memory for a minute, as with a control thread. */
-static void keep_what_is_freed(void) {
-    options.decay_ms = 60000;
-    os_identity_init();
-    segment_purger = os_process_id();
-}
+#include "segment_tests.h"
 
 /* Twenty buffers are replaced one by one. Few bytes of the new ones come from the kernel: a cached
  * mapping that is too small is extended with memory of another one. */
@@ -233,8 +225,9 @@ Test(huge, a_spare_end_that_was_never_written_goes_back) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
-/* A chunk with a spare end shrinks: the spare end goes back to the kernel with what the chunk gives
- * up. What the program wrote there is no list of cuts. */
+/* A chunk with a spare end shrinks, or the freelist is purged: the spare end goes back to the
+ * kernel. The program filled the spare end with 0xff. The library must not take these bytes for the
+ * list of cuts of a mapping (segment/huge.h). */
 Test(huge, a_spare_end_goes_back_with_what_is_given_up) {
     keep_what_is_freed();
     for (int purged = 0; purged <= 1; purged++) {
@@ -275,7 +268,7 @@ static void check_signed(const char *chunk, size_t bytes, uint64_t name) {
     }
 }
 
-/* Checks that no OS page behind the chunk's stale bytes begins with another word than 0. */
+/* Checks that each OS page behind the chunk's stale bytes begins with a word of zeros. */
 static void check_fresh(const struct page *header, size_t bytes) {
     for (size_t at = header->stale_bytes; at < bytes; at += OS_PAGE_BYTES)
         cr_assert_eq(*(const uint64_t *)(const void *)(header->chunk + at), 0, "at %zu of %zu", at,
@@ -338,8 +331,8 @@ Test(huge, mappings_put_together_are_whole) {
     cr_assert_eq(segment_usage().freelist_bytes, 0);
 }
 
-/* A program frees large buffers, and then grows another one beyond the old peak. The freelist gives
- * back what the bytes in use and the freelist exceed their peak by. */
+/* A program frees large buffers and then grows another one beyond the old peak. While it grows, the
+ * freelist gives memory back, so that it never has more bytes than its bound. */
 Test(huge, the_freelist_shrinks_while_a_chunk_grows) {
     enum { COUNT = 4, BYTES = 20 << 20, MOST = 200 << 20, STEP = 10 << 20 };
     struct page *headers[COUNT];

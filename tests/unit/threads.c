@@ -2,7 +2,8 @@
 /*
  * Tests the whole malloc family with threads: one thread allocates, another one resizes and frees,
  * threads come and go, and the figures must balance at the end. Under ThreadSanitizer and
- * AddressSanitizer this is the test of malloc and free. MEMCTX_STRESS_OPS scales it.
+ * AddressSanitizer this is the test of malloc and free. MEMCTX_STRESS_OPS sets the number of
+ * allocations of a test.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -58,6 +59,7 @@ static size_t draw_size(unsigned *state) {
     }
 }
 
+/* True if the bytes of the chunk are its seed. Looks at every byte of chunks up to 4 KiB. */
 static bool holds(const struct offer *offer) {
     size_t step = offer->size > 4096 ? 509 : 1;
     for (size_t i = 0; i < offer->size; i += step) {
@@ -67,6 +69,7 @@ static bool holds(const struct offer *offer) {
     return offer->size == 0 || offer->chunk[offer->size - 1] == offer->seed;
 }
 
+/* Allocates a chunk of random size by malloc, calloc or memalign, and fills it with a seed. */
 static struct offer make(unsigned *state) {
     struct offer offer = {.size = draw_size(state), .seed = (unsigned char)rand_r(state)};
     switch (rand_r(state) % 8) {
@@ -90,6 +93,7 @@ static struct offer make(unsigned *state) {
     return offer;
 }
 
+/* Checks a chunk and frees it; resizes one chunk of four before. */
 static void end(struct offer *offer, unsigned *state) {
     if (offer->chunk == NULL)
         return;
@@ -106,6 +110,7 @@ static void end(struct offer *offer, unsigned *state) {
     cr_assert_eq(errno, 77, "free changed errno");
 }
 
+/* Puts new chunks on random shelves and ends those that stood there, whichever thread made them. */
 static void *work(void *argument) {
     unsigned state = (unsigned)(uintptr_t)argument;
     long count = operations() / (THREADS * LIVES);
@@ -121,7 +126,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Adds up the figures of all views as a dump does; no other thread may allocate meanwhile. */
+/* Adds up the figures of all views as a dump does, and compares them with the number of chunks that
+ * are alive. No other thread may allocate meanwhile. */
 static void expect_balance(uint64_t live_chunks) {
     int64_t live_bytes = 0;
     uint64_t allocs = 0, frees = 0;
@@ -191,13 +197,14 @@ Test(threads, empty_pages_go_back, .init = set_up) {
                  (long long)usage.used_bytes);
 }
 
-/* Returns the bytes that the heap of a thread keeps, by the tables' budget, when the thread has
- * ended. */
 static void *allocate_once(void *heap) {
     free(malloc(100));
     *(struct heap **)heap = thread_heap_if_any();
     return NULL;
 }
+
+/* Returns the bytes of tables that the heap of an ended thread keeps, with a budget of `limit`
+ * bytes for all tables. */
 static int64_t kept_with_limit(int64_t limit) {
     pthread_t thread;
     struct heap *heap = NULL;
@@ -225,7 +232,8 @@ static void *visit_heaps(void *stop) {
     return NULL;
 }
 
-/* A control thread that collects for all owners, and punches, as often as it can. */
+/* Another thread visits all heaps as often as it can, as the control thread does now and then: it
+ * collects chunks for their owners and punches empty OS pages. */
 Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
     uint32_t stop = 0;
     pthread_t visitor;
@@ -281,8 +289,9 @@ Test(threads, pages_are_collected_while_their_owner_frees, .init = set_up) {
 }
 #endif
 
-/* realloc finds a pointer to a block that was never handed out, whose record may say anything. One
- * call makes all chunks, so that their context may have chunks in the block's page. */
+/* realloc gets a pointer to a block that was never handed out, whose record may say anything. One
+ * and the same call allocates all chunks, so they belong to one context, which gets pages of its
+ * own. */
 Test(threads, realloc_of_an_untouched_block_aborts, .signal = SIGABRT) {
     char *volatile next = NULL;
     options.promote_bytes = 0;

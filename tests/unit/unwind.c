@@ -14,7 +14,8 @@
 
 #define FRAME ((uintptr_t)__builtin_frame_address(0))
 
-/* This program is built with frame pointers, so the rule for this address is known. */
+/* Returns an address in the caller. This file is built with frame pointers, so the unwind rule for
+ * that address is known. */
 static NOINLINE uintptr_t return_address(void) {
     return (uintptr_t)__builtin_return_address(0);
 }
@@ -182,8 +183,6 @@ Test(cache, invariant_2_a_trace_is_only_found_for_its_path) {
     cr_assert_eq(paths->trace_bytes, 0);
 }
 
-/* The hints point behind the end of the stack, which has become smaller: no memory behind its end
- * may be read. */
 /* Writes a stack whose outermost frame is the first one, or the first one's caller. */
 static void write_stack(uintptr_t words[12], bool has_caller) {
     uintptr_t pc = return_address();
@@ -222,6 +221,8 @@ Test(cache, a_trace_compares_the_return_address_of_0) {
     cr_assert_gt(hits, 10);
 }
 
+/* The hints point behind the end of the stack, which has become smaller: no memory behind its end
+ * may be read. */
 Test(cache, hints_lead_no_further_than_to_mapped_memory) {
     uint64_t hash, *end = mmap(NULL, 4 * OS_PAGE_BYTES, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -236,8 +237,8 @@ Test(cache, hints_lead_no_further_than_to_mapped_memory) {
         cr_assert_null(cache_search(paths, (uintptr_t)(end - words), &hash));
 }
 
-/* Two paths of equal frames that differ only from the fifth return address on. The hash of a trace
- * does not include these addresses. */
+/* Two paths with equal frames, whose return addresses differ from the sixth on. The hash of a
+ * second guess (path/cache.h) includes the innermost four alone. */
 #define CALLS(name, callee, instructions)                                                          \
     static NOINLINE void name(void) {                                                              \
         callee();                                                                                  \
@@ -387,8 +388,8 @@ Test(cache, when_all_traces_are_used_the_oldest_are_given_up) {
     cr_assert_neq(paths->oldest, first);
 }
 
-/* A function that is marked as a signal frame but has an ordinary one, as code that switches stacks
- * is, and a function that says where it saved rsp. */
+/* like_signal is marked as a signal frame but has an ordinary frame, as some code that switches
+ * stacks has. saves_rsp says where it saved rsp. */
 __asm__(".text\n"
         "like_signal: .cfi_startproc\n"
         ".cfi_signal_frame\n"
@@ -432,7 +433,7 @@ Test(cfi, the_function_is_that_of_the_rule) {
         last = function;
     }
     cr_assert_gt(functions, 20);
-    cr_assert_gt(none, 0, "bytes between functions belong to none");
+    cr_assert_gt(none, 0, "no byte stands between functions");
     object.eh_frame_header = NULL;
     cr_assert_eq(cfi_find_function(&object, code).start, 0);
 }
@@ -489,7 +490,7 @@ static struct cfi_object object_of_program(const char *program, size_t bytes, ui
                                .eh_frame_header = made_object};
 }
 
-/* Returns the rule at offset `at` of the code of such an object. */
+/* Returns the rule at offset `at` of the code of such an object, with this program. */
 static struct cfi_rule rule_of_program(const char *program, size_t bytes, uint8_t version,
                                        const char *data_align, size_t at) {
     struct cfi_object object = object_of_program(program, bytes, version, data_align);
@@ -537,14 +538,15 @@ Test(cfi, rules_of_programs_that_no_compiler_wrote) {
         }
 }
 
-/* A folded trace takes any call in this code for any other. */
+/* A folded trace (docs/lookup.md) holds for any return address within a range of code. So all calls
+ * in the range that cfi_find_alike returns must have one rule. */
 Test(cfi, code_in_which_every_call_has_one_rule) {
     static const struct {
         const char *what, *program;
-        size_t bytes, at;
-        const char
-            *code; /* at offset 24 of CODE_BYTES bytes of 0x90; they end at offset 32 mostly */
-        size_t first, end; /* of the code that is found; 0: none */
+        size_t bytes, at; /* bytes of the program; offset of the address that is asked for */
+        /* written at offset 24 of CODE_BYTES bytes of 0x90 (nop) */
+        const char *code;
+        size_t first, end; /* the code that is found begins and ends here; 0: none is found */
     } cases[] = {
         {"one row", PROGRAM(""), 9, "", 0, CODE_BYTES},
         {"behind a prologue", PROGRAM("\x44\x0e\x18"), 9, "", 4, CODE_BYTES},
@@ -646,40 +648,28 @@ Test(cfi, damaged_information_is_read_within_its_bounds) {
 #define STRING(x) #x
 #define NUMBER(x) STRING(x)
 void large_function(void);
-__asm__(
-    ".text\n"
-    ".type large_function, @function\n"
-    "large_function:\n"
-    ".cfi_startproc\n"
-    ".rept " NUMBER(
-        LARGE_TURNS) "\n"
-                     ".skip " NUMBER(
-                         LARGE_PART) ", 0x90\n"
-                                     ".cfi_def_cfa_offset 16\n"
-                                     ".cfi_offset rbp, -16\n"
-                                     ".skip " NUMBER(
-                                         LARGE_PART) ", 0x90\n"
-                                                     ".cfi_remember_state\n"
-                                                     ".cfi_def_cfa_offset 64\n"
-                                                     ".cfi_restore rbp\n"
-                                                     ".skip " NUMBER(
-                                                         LARGE_PART) ", 0x90\n"
-                                                                     ".cfi_restore_state\n"
-                                                                     ".skip " NUMBER(
-                                                                         LARGE_PART) ", 0x90\n"
-                                                                                     ".cfi_def_cfa_"
-                                                                                     "offset 8\n"
-                                                                                     ".cfi_restore "
-                                                                                     "rbp\n"
-                                                                                     ".endr\n"
-                                                                                     ".cfi_"
-                                                                                     "endproc\n"
-                                                                                     ".size "
-                                                                                     "large_"
-                                                                                     "function, . "
-                                                                                     "- "
-                                                                                     "large_"
-                                                                                     "function\n");
+/* clang-format off */
+__asm__(".text\n"
+        ".type large_function, @function\n"
+        "large_function:\n"
+        ".cfi_startproc\n"
+        ".rept " NUMBER(LARGE_TURNS) "\n"
+        ".skip " NUMBER(LARGE_PART) ", 0x90\n"
+        ".cfi_def_cfa_offset 16\n"
+        ".cfi_offset rbp, -16\n"
+        ".skip " NUMBER(LARGE_PART) ", 0x90\n"
+        ".cfi_remember_state\n"
+        ".cfi_def_cfa_offset 64\n"
+        ".cfi_restore rbp\n"
+        ".skip " NUMBER(LARGE_PART) ", 0x90\n"
+        ".cfi_restore_state\n"
+        ".skip " NUMBER(LARGE_PART) ", 0x90\n"
+        ".cfi_def_cfa_offset 8\n"
+        ".cfi_restore rbp\n"
+        ".endr\n"
+        ".cfi_endproc\n"
+        ".size large_function, . - large_function\n");
+/* clang-format on */
 
 static void check_large_function(const struct cfi_object *object, uintptr_t offset) {
     static const int32_t cfa_offsets[] = {8, 16, 64, 16};
@@ -744,7 +734,8 @@ static void make_entry(struct made *made, uint8_t cfa_offset) {
     }
 }
 
-/* Another library may be loaded where one was closed. Then its rules are not those of the first. */
+/* Another library may be loaded where one was closed. Then the rules of the closed one must not be
+ * found for its addresses. */
 Test(cfi, a_program_that_took_the_place_of_another_one_is_read_anew) {
     struct made *made =
         mmap(NULL, 1 << 16, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
