@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Paths of this file's functions become cold (unused), are evicted, and are used again; see
- * evictions.h.
+ * evictions.c - paths of this file's functions become cold (unused), are evicted, and are used
+ * again, while threads look up paths and free chunks; see evictions.h.
  *
  * All paths begin at outermost(), which ends every walk, so that the setup and the threads have
  * equal paths. The tables count as nearly full. Each look-up allocates many bytes, so that its path
@@ -45,11 +45,12 @@ static unsigned evicted_least = GROUP;
 
 /* --- paths ------------------------------------------------------------------------------------ */
 
+/* Allocates a chunk on the path of its caller, for the account of `site`. */
 static APART void *take(struct heap *heap, unsigned site) {
     site_at[site] = (uintptr_t)__builtin_return_address(0);
     uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
     struct view *view = view_of_path(heap, frame, site == WAITING ? CHUNK_BYTES : ADMITTED_BYTES);
-    model_check(view && view->context, "a view that stands for no context");
+    model_check(view && view->context, "no view, or the view of no context");
     void *chunk = region_alloc(heap, view, CHUNK_BYTES, false);
     model_check(chunk, "out of memory");
     made[site]++;
@@ -80,7 +81,7 @@ static APART void *fan(struct heap *heap, unsigned site) {
     }
     return chunk;
 }
-_Static_assert(SITES == 11, "each has its case");
+_Static_assert(SITES == 11, "each site has its case");
 
 static APART void *stem(struct heap *heap, unsigned site, unsigned turns) {
     void *chunk = turns ? stem(heap, site, turns - 1) : fan(heap, site);
@@ -102,8 +103,8 @@ static void give(struct heap *heap, unsigned slot) {
     region_free(heap, chunk);
 }
 
-/* Not inlined, so that the frames of two calls stand at one place of the stack and a walk reuses
- * the frames that they share. */
+/* Allocates a chunk on the path of `site` into a slot. Not inlined, so that the frames of two calls
+ * stand at one place of the stack and a walk reuses the frames that they share. */
 static APART void put(struct heap *heap, unsigned slot, unsigned site) {
     void *chunk = outermost(heap, site);
     site_of[slot] = site;
@@ -115,6 +116,7 @@ static void give_if_there(struct heap *heap, unsigned slot) {
         give(heap, slot);
 }
 
+/* Allocates a chunk on the path of `site` and frees it. */
 static void use(struct heap *heap, unsigned site) {
     void *chunk = outermost(heap, site);
     freed[site]++;
@@ -128,6 +130,7 @@ static void use_all(struct heap *heap) {
 
 /* --- sweeps ----------------------------------------------------------------------------------- */
 
+/* Asks for a sweep as often as it takes until evict_sweep makes one. */
 static void want(void) {
     for (unsigned i = 0; i < 66; i++)
         evict_want();
@@ -145,6 +148,7 @@ static void fill_tables_to(int64_t parts) {
     tables_add(limit / TABLES_PARTS * parts - load_relaxed(&tables_used_bytes));
 }
 
+/* Gives another context so many allocations that all sites of this file count as little used. */
 static void make_history(struct heap *heap) {
     struct tree_frame frame = {.address = 0x7000, .module = MODULE_NONE};
     struct view *view = heap_view(heap, tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED));
@@ -165,6 +169,8 @@ static void begin(struct heap **of, unsigned users) {
     fill_tables_to(FULL_PARTS);
 }
 
+/* Tells each heap that the next calls come from another thread, so that cached walks of the setup's
+ * stack are not reused on a thread's stack. */
 static void other_threads_come(void) {
     for (unsigned i = 0; i < 3; i++)
         context_thread_changes(heaps[i]);
@@ -172,6 +178,7 @@ static void other_threads_come(void) {
 
 /* --- what must hold --------------------------------------------------------------------------- */
 
+/* Checks that each site, and all contexts together, count every allocation and every free. */
 static void check_books(void) {
     int64_t allocs = 0, frees = 0, all_made = HISTORY, all_freed = HISTORY;
     for (unsigned site = 0; site < SITES; site++) {
@@ -183,10 +190,10 @@ static void check_books(void) {
                 sum.frees += part.frees;
                 sum.live_bytes += part.live_bytes;
             }
-        model_check(sum.allocs == made[site], "a site has not what it allocated");
-        model_check(sum.frees == freed[site], "a site has not what was freed");
+        model_check(sum.allocs == made[site], "a site does not count all its allocations");
+        model_check(sum.frees == freed[site], "a site does not count all its frees");
         model_check(sum.live_bytes == (made[site] - freed[site]) * CHUNK_BYTES,
-                    "a site has not the bytes that are alive");
+                    "a site does not count its live bytes");
         all_made += made[site];
         all_freed += freed[site];
     }
@@ -196,11 +203,12 @@ static void check_books(void) {
         allocs += sum.allocs;
         frees += sum.frees;
     }
-    model_check(allocs == all_made, "the contexts have not what was allocated");
-    model_check(frees == all_freed, "the contexts have not what was freed");
-    model_check(!heap_global.lost_views, "something was lost");
+    model_check(allocs == all_made, "the contexts together do not count all allocations");
+    model_check(frees == all_freed, "the contexts together do not count all frees");
+    model_check(!heap_global.lost_views, "an operation was not accounted");
 }
 
+/* Checks that each node of the tree can be found below its parent, which is older. */
 static void check_tree(void) {
     for (uint32_t id = TREE_FIXED_COUNT; id < tree_count(); id++) {
         if (tree_is_gone(id))
@@ -211,7 +219,7 @@ static void check_tree(void) {
         model_check(node->parent < TREE_FIXED_COUNT || !tree_is_gone(node->parent),
                     "a node's parent was removed");
         model_check(node->flags & TREE_LEAVING || tree_find(node->parent, frame) == id,
-                    "a node is not found, or stands there twice");
+                    "a node is not found, or is in the tree twice");
     }
 }
 
@@ -236,7 +244,7 @@ void check_evictions(void) {
     use_all(heaps[0]);
     check_books();
     check_tree();
-    model_check(load_relaxed(&evict_views_all) >= evicted_least, "what is cold was not evicted");
+    model_check(load_relaxed(&evict_views_all) >= evicted_least, "a cold path was not evicted");
 }
 
 /* --- a thread's own paths --------------------------------------------------------------------- */
@@ -331,6 +339,7 @@ void thread_evict_balanced(unsigned id) {
 
 /* --- dumps ------------------------------------------------------------------------------------ */
 
+/* Prepares a state in which all paths but LATER and WAITING are cold. */
 void evictions_marked(struct heap **of) {
     begin(of, 1);
     sweep();
@@ -355,7 +364,7 @@ void thread_evict_dump(unsigned id) {
             if (!tree_is_gone(node) && tree_node(node)->address == site_at[site])
                 allocs += sums_of(node).allocs;
     }
-    model_check(allocs == GROUP, "a dump has not what the group allocated");
+    model_check(allocs == GROUP, "a dump does not count all allocations of the group");
     store_release(&tree_read_until_ns, 0);
 }
 
@@ -367,7 +376,7 @@ void evictions_empty_nodes(struct heap **of) {
     sweep();
     sweep();
     evict_own(heaps[0]);
-    model_check(load_relaxed(&evict_views_all) > GROUP, "what is cold was not evicted");
+    model_check(load_relaxed(&evict_views_all) > GROUP, "a cold path was not evicted");
     other_threads_come();
 }
 
@@ -441,6 +450,7 @@ void evictions_parked(struct heap **of) {
     other_threads_come();
 }
 
+/* Thread 0 ends while thread 1 starts, uses a path and ends, and thread 2 sweeps. */
 void thread_evict_parked(unsigned id) {
     if (id == 2) {
         sweep();
@@ -456,7 +466,7 @@ void thread_evict_parked(unsigned id) {
     }
 }
 
-enum { FURTHER = 96 }; /* views of a heap in addition to those that the budget does not count */
+enum { MORE_VIEWS = 96 }; /* in addition to the views of a heap that the budget does not count */
 
 /* The second heap has more views than the budget leaves uncounted, and its thread ended while a
  * chunk of the deep path was alive. The tables are above their limit, so a sweep moves the figures
@@ -464,7 +474,7 @@ enum { FURTHER = 96 }; /* views of a heap in addition to those that the budget d
 void evictions_folded(struct heap **of) {
     begin(of, 2);
     fill_tables_to(ROOMY_PARTS);
-    for (uint32_t i = 0; i < FURTHER; i++) {
+    for (uint32_t i = 0; i < MORE_VIEWS; i++) {
         struct tree_frame frame = {.address = 0xa000 + i * 8, .module = MODULE_NONE};
         heap_view(heaps[1], tree_child(TREE_ROOT, frame, TABLES_UNCOUNTED));
     }
@@ -530,6 +540,8 @@ void thread_evict_sleeping(unsigned id) {
 
 /* --- without a control thread ----------------------------------------------------------------- */
 
+/* Both threads ask for sweeps and let the pause between two sweeps pass. As no control thread
+ * sweeps, the thread that looks up a path next sweeps. */
 void thread_evict_alone(unsigned id) {
     for (unsigned i = 0; i < 2; i++) {
         want();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The scheduler, the enumeration of orders, and the command line. */
+/* explore.c - the scheduler of the threads of a scenario, the enumeration of their orders, and the
+ * command line; see explore.h. */
 #include "explore.h"
 
 #include "os/syscall.h"
@@ -26,10 +27,11 @@ enum {
 };
 #define TIMEOUT_NS 400000000U /* the clock advances by this much when a wait times out */
 
-/* A point: the thread that reached it, the threads that could go on (a bit mask), and the one
- * chosen. */
 struct point {
-    uint8_t at, enabled, running, chosen; /* running: threads that can go on without a time-out */
+    uint8_t at;      /* the thread that reached the point */
+    uint8_t enabled; /* bit mask: the threads that could go on */
+    uint8_t running; /* bit mask: the threads that could go on without a time-out */
+    uint8_t chosen;  /* the thread that went on */
 };
 
 /* Memory shared by the process that enumerates orders and the process that executes one. */
@@ -48,8 +50,8 @@ static struct shared {
 } * shared;
 
 static const struct scenario *scenario;
-static uint64_t random_state; /* 0: orders are enumerated, not drawn */
-static uint32_t random_chance;
+static uint64_t random_state;  /* 0: orders are enumerated, not drawn */
+static uint32_t random_chance; /* a drawn order has a preemption at one of this many points */
 static uint64_t now_ns;
 
 static struct {
@@ -109,7 +111,7 @@ static unsigned first_choice(unsigned enabled, unsigned at) {
 static unsigned choose(unsigned enabled, unsigned at) {
     uint32_t place = shared->count;
     if (place >= POINTS_MAX)
-        model_found("it does not end");
+        model_found("the execution does not end");
     unsigned chosen = first_choice(enabled, at);
     if (place < shared->forced) {
         chosen = shared->points[place].chosen;

@@ -2,13 +2,13 @@
 /*
  * explore.h - runs a scenario of few threads in all orders, up to a number of preemptions.
  *
- * The library is built with -DMEMCTX_MODEL. Before each atomic operation, each access to a word
- * that other threads may read and in each futex call, the library asks the scheduler which thread
- * goes on: such a place is a point. One thread runs at a time. Each execution is a process of its
- * own, forked from a process that has done nothing, so nothing is left of an earlier execution.
- * Orders with at most N preemptions are enumerated depth first (Musuvathi and Qadeer, "Iterative
- * Context Bounding", 2007). The scheduler switches threads only at points whose word more than one
- * thread uses. Orders with more preemptions are drawn at random, from seeds.
+ * The library is built with -DMEMCTX_MODEL. Before each atomic operation, before each access to a
+ * word that other threads may read, and in each futex call, the library asks the scheduler which
+ * thread goes on. Such a place is a *point*. One thread runs at a time. Each execution is a process
+ * of its own, forked from a process that has done nothing, so nothing is left of an earlier
+ * execution. Orders with at most N preemptions are enumerated depth first (Musuvathi and Qadeer,
+ * "Iterative Context Bounding", 2007). The scheduler switches threads only at points whose word
+ * more than one thread uses. Orders with more preemptions are drawn at random, from seeds.
  *
  * Memory behaves as on one processor: reordering between processors (on x86: a store after a later
  * load) is not explored. Futexes have no spurious wake-ups: a thread that nobody wakes waits for

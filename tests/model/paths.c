@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Recursive paths of this file's functions are looked up while folding is switched on or off; see
- * paths.h. */
+/* paths.c - threads look up recursive paths while folding is switched on or off, let paths wait,
+ * and take from the budget of the tables; see paths.h. */
 #include "paths.h"
 
 #include "context/admit.h"
@@ -40,11 +40,13 @@ static unsigned turns_of(const struct view *view) {
     return count;
 }
 
+/* Reports to the library that turn() recurs. After RECURS_OFTEN reports it is folded. */
 static void recurs(unsigned times) {
     while (times-- > 0)
         function_recurs(start_of((uintptr_t)turn));
 }
 
+/* Returns the set of functions that has turn() alone. */
 static struct function_set the_function(void) {
     struct function_set set = {0};
     function_set_add(&set, function_number((uintptr_t)turn + 1, false));
@@ -54,7 +56,7 @@ static struct function_set the_function(void) {
 void paths_folded(struct heap **of) {
     heaps = of;
     recurs(RECURS_OFTEN);
-    model_check(function_number((uintptr_t)turn + 1, false), "nothing is folded");
+    model_check(function_number((uintptr_t)turn + 1, false), "the function is not folded");
 }
 
 void paths_unfolded(struct heap **of) {
@@ -66,21 +68,21 @@ void paths_unfolded(struct heap **of) {
 void paths_about_to_fold(struct heap **of) {
     heaps = of;
     recurs(RECURS_OFTEN - 1);
-    model_check(!function_epoch, "it is folded too early");
+    model_check(!function_epoch, "the function is folded too early");
 }
 
 /* Looks paths up while another thread changes folding. A look-up that begins after the change must
- * see it. `further` is 1: each look-up has a longer path than the last, because cached paths do not
- * change. */
-static void look_meanwhile(unsigned further, unsigned turns_then) {
+ * see it: the path then has `turns_then` recursive calls (0: as many as were made). `longer` is 1
+ * if each look-up shall have a longer path than the last, because cached paths do not change. */
+static void look_meanwhile(unsigned longer, unsigned turns_then) {
     for (unsigned i = 0; i < LOOKS; i++) {
         bool was_done = load_acquire(&done);
-        unsigned turns = TURNS + i * further;
+        unsigned turns = TURNS + i * longer;
         const struct view *view = turn(heaps[0], turns);
         model_check(view && view->context >= TREE_FIXED_COUNT, "no path, though there is room");
         unsigned got = turns_of(view), then = turns_then ? turns_then : turns + 1;
-        model_check(got && got <= turns + 1, "a path with turns that were not");
-        model_check(!was_done || got == then, "folded or not as it was before");
+        model_check(got && got <= turns + 1, "a path has more calls of turn() than were made");
+        model_check(!was_done || got == then, "a look-up after the change does not see the change");
     }
 }
 
@@ -149,6 +151,7 @@ static APART void common(unsigned id, unsigned site) {
     __asm__ volatile("# common");
 }
 
+/* Lets the tables count as filled up to `parts` of TABLES_PARTS parts of their limit. */
 static void fill_to(int64_t parts) {
     int64_t limit = tables_limit_bytes();
     tables_add(limit / TABLES_PARTS * parts - load_relaxed(&tables_used_bytes));
@@ -180,13 +183,13 @@ void check_waited(void) {
             if (unwind_rules_function(tree_node(id)->address).start ==
                 start_of((uintptr_t)sites[site]))
                 allocs += sums_of(id).allocs;
-        model_check(allocs == calls, "a site has not what it allocated");
+        model_check(allocs == calls, "a site does not count all its allocations");
         wanted += calls;
     }
     for (uint32_t id = 0; id < tree_count(); id++)
         got += sums_of(id).allocs;
-    model_check(got == wanted, "the contexts have not what was allocated");
-    model_check(!heap_global.lost_views, "something was lost");
+    model_check(got == wanted, "the contexts together do not count all allocations");
+    model_check(!heap_global.lost_views, "an operation was not accounted");
 }
 
 /* --- the budget ------------------------------------------------------------------------------- */
@@ -209,7 +212,7 @@ void thread_budget(unsigned id) {
 
 void check_budget(void) {
     unsigned all = granted[0] + granted[1] + granted[2];
-    model_check(all >= 1 && all <= 2, "the budget was passed, or nobody got it");
+    model_check(all >= 1 && all <= 2, "more than the budget was granted, or nothing");
     model_check(load_relaxed(&tables_used_bytes) == used_before + (int64_t)all * PART_BYTES,
-                "what is used is not what was granted");
+                "the used bytes are not those that were granted");
 }

@@ -170,7 +170,7 @@ static void check_adopted(void) {
 enum { STAY = 8, RETIRED_NUMBER = 2 };
 #define LOOKS_NS 100000000000UL /* longer than the longest pause between two looks */
 
-/* The second heap is parked with two chunks. STAY further heaps are parked without chunks; new
+/* The second heap is parked with two chunks. STAY newer heaps are parked without chunks; new
  * threads adopt them first. So only the second heap may be retired. */
 static void parked_heap_and_others(void) {
     struct heap *others[STAY];
@@ -273,7 +273,7 @@ static void thread_shared(unsigned id) {
         return;
     }
     struct heap *heap = heap_shared_lock();
-    model_check(heap, "the lock is nobody's here");
+    model_check(heap, "the lock of the shared heap was not taken");
     take(heap, id);
     heap_shared_unlock(heap);
     heap = heap_shared_lock();
@@ -299,10 +299,10 @@ static struct lock lock = LOCK_INIT(RANK_META);
 static unsigned inside, entered;
 
 static void change_something(void) {
-    model_check(!inside, "two hold the lock");
+    model_check(!inside, "two threads hold the lock");
     inside++;
     model_point(&lock.word);
-    model_check(inside == 1, "two hold the lock");
+    model_check(inside == 1, "two threads hold the lock");
     inside--;
     entered++;
 }
@@ -347,8 +347,9 @@ static void thread_fork(unsigned id) {
 }
 
 static void check_fork(void) {
-    model_check(!lock.word && !lock.fork && entered >= 2, "the lock is not as it was");
-    model_check(!lock_any_is_mine(), "somebody holds it");
+    model_check(!lock.word && !lock.fork && entered >= 2,
+                "the lock is not free, or a thread did not get it");
+    model_check(!lock_any_is_mine(), "the main thread still holds a lock");
 }
 
 /* --- emergencies, dumps, the tree ------------------------------------------------------------- */
@@ -389,8 +390,9 @@ static void thread_dump(unsigned id) {
         give_if_there(heaps[0], 1);
     } else {
         struct sum sum = sums_of(contexts[0]);
-        model_check(sum.frees <= sum.allocs, "less than nothing is alive");
-        model_check(sum.live_bytes >= 0 && sum.live_bytes <= 200, "bytes that nobody has");
+        model_check(sum.frees <= sum.allocs, "the dump counts more frees than allocations");
+        model_check(sum.live_bytes >= 0 && sum.live_bytes <= 200,
+                    "the dump counts bytes that no chunk has");
     }
 }
 
@@ -418,9 +420,8 @@ static void thread_table(unsigned id) {
         for (uint32_t i = 0; i < 4; i++)
             heap_view(heaps[0], later[i]);
         model_check(heaps[0]->slot_mask > slots, "the table did not grow");
-        uint32_t *again =
-            /* if the old table was freed, this allocation gets and overwrites its memory */
-            meta_alloc((slots + 1) * sizeof *again);
+        /* if the old table was freed, this allocation gets and overwrites its memory */
+        uint32_t *again = meta_alloc((slots + 1) * sizeof *again);
         for (uint32_t i = 0; i <= slots; i++)
             store_owner(&again[i], 1);
     } else {
@@ -446,7 +447,8 @@ static void check_tree(void) {
         for (unsigned j = 0; j < i; j++)
             model_check(made[0][i] != made[0][j], "two paths have one context");
     }
-    model_check(tree_count() == contexts[1] + 1 + TREE_INLINE_CHILDREN + 2, "a node too many");
+    model_check(tree_count() == contexts[1] + 1 + TREE_INLINE_CHILDREN + 2,
+                "the tree has a node too many");
 }
 
 /* Thread 0 looks up three paths while the other one sets the option depth to 0 and back to 32, as a
@@ -469,31 +471,16 @@ static void thread_depth(unsigned id) {
     }
 }
 
-static void heaps_and_folded(void) {
-    new_heaps(3);
-    paths_folded(heaps);
-}
-
-static void heaps_and_unfolded(void) {
-    new_heaps(3);
-    paths_unfolded(heaps);
-}
-
-static void heaps_about_to_fold(void) {
-    new_heaps(3);
-    paths_about_to_fold(heaps);
-}
-
-static void heaps_nearly_full(void) {
-    new_heaps(3);
-    paths_nearly_full(heaps);
-}
-
+/* Defines heaps_SETUP(), which makes the heaps of three threads and calls SETUP(). */
 #define BEFORE(setup)                                                                              \
     static void heaps_##setup(void) {                                                              \
         new_heaps(3);                                                                              \
         setup(heaps);                                                                              \
     }
+BEFORE(paths_folded)
+BEFORE(paths_unfolded)
+BEFORE(paths_about_to_fold)
+BEFORE(paths_nearly_full)
 BEFORE(evictions_used)
 BEFORE(evictions_handed_over)
 BEFORE(evictions_balanced)
@@ -530,12 +517,14 @@ static const struct scenario scenarios[] = {
      check_all_gone},
     {"depth-is-set-meanwhile", 2, false, three_heaps, thread_depth, nothing},
     {"tree-grows-in-three-threads", 3, false, three_heaps, thread_tree, check_tree},
-    {"folding-begins-under-walks", 2, false, heaps_about_to_fold, thread_begin_folding, nothing},
-    {"recursion-is-unfolded-under-walks", 2, false, heaps_and_folded, thread_unfold, nothing},
-    {"recursion-is-folded-again-under-walks", 2, false, heaps_and_unfolded, thread_fold_again,
+    {"folding-begins-under-walks", 2, false, heaps_paths_about_to_fold, thread_begin_folding,
      nothing},
-    {"library-is-closed-under-folded-walks", 2, false, heaps_and_folded, thread_new_rules, nothing},
-    {"paths-wait-in-two-threads", 2, false, heaps_nearly_full, thread_wait, check_waited},
+    {"recursion-is-unfolded-under-walks", 2, false, heaps_paths_folded, thread_unfold, nothing},
+    {"recursion-is-folded-again-under-walks", 2, false, heaps_paths_unfolded, thread_fold_again,
+     nothing},
+    {"library-is-closed-under-folded-walks", 2, false, heaps_paths_folded, thread_new_rules,
+     nothing},
+    {"paths-wait-in-two-threads", 2, false, heaps_paths_nearly_full, thread_wait, check_waited},
     {"paths-are-evicted-under-look-ups", 2, false, heaps_evictions_used, thread_evict_used,
      check_evictions},
     {"views-are-evicted-under-frees", 3, false, heaps_evictions_handed_over,

@@ -79,7 +79,7 @@ void check_books(void) {
         model_check(sum.allocs == sum.frees, "frees are missing from the books");
         model_check(sum.live_bytes == 0, "bytes are left on the books");
     }
-    model_check(!heap_global.lost_views, "something was lost");
+    model_check(!heap_global.lost_views, "an operation was not accounted");
 }
 
 void check_all_gone(void) {
