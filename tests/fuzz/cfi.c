@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Unwind information of a damaged or hostile library: its header, at an offset from the input, and
- * all bytes behind it. The reader runs in the user's process, so it may not touch memory outside of
- * these bytes. */
+/* Unwind information of a damaged or hostile library. The first 8 bytes of the input say at which
+ * offset of the other bytes the header of the unwind information stands, and for which addresses
+ * rules are looked up. The reader runs in the user's process, so it may not touch memory outside of
+ * the other bytes. */
 #include "path/cfi.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The rules of doctor, with figures from the input. */
+/* fuzz_examine() runs the rules of doctor on figures from the input, and drops what they print. */
 #include "diagnosis/findings.h"
 #include "fuzz.h"
 #include "pages/holders.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests as they come from the control socket. In the input each has its type (1 byte), the
- * length of its body (2 bytes) and its body. The process has some contexts, marks and large
- * chunks. */
+ * length of its body (2 bytes) and its body. The process has chunks of six contexts, of up to half
+ * a megabyte; marks and rules are made only by the requests. */
 #include "control/commands.h"
 #include "os/os.h"
 #include "region/region.h"
