@@ -215,8 +215,9 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG \
 	    $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o model.o moments.o samples.o \
-    jobs.o mappings.o subtract.o text_file.o watch.o wrappers.o): private lib_flags += -Itools/memctx
+$(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o limits.o model.o moments.o \
+    samples.o jobs.o mappings.o subtract.o text_file.o watch.o wrappers.o): \
+    private lib_flags += -Itools/memctx
 $(out)/lib/src/api/forward.o: private lib_flags += -fsemantic-interposition -foptimize-sibling-calls
 $(out)/unit/tests/unit/shapes.o $(addprefix $(out)/lib/src/api/,forward.o free.o): \
     private lib_flags += -fomit-frame-pointer
