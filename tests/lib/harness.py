@@ -245,6 +245,35 @@ def together(function, *lists):
         return list(pool.map(function, *lists))
 
 
+class Repeated:
+    """Calls a function every `interval_s` seconds in a thread, until the end of a `with` block. An
+    exception of the function ends the calls and is raised at the end of the block."""
+
+    def __init__(self, function, interval_s):
+        self.function, self.interval_s = function, interval_s
+        self.calls, self.failure = 0, None
+        self.end = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def run(self):
+        try:
+            while not self.end.wait(self.interval_s):
+                self.function()
+                self.calls += 1
+        except Exception as error:  # noqa: raised again in __exit__
+            self.failure = error
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, kind, *_):
+        self.end.set()
+        self.thread.join()
+        if self.failure and not kind:
+            raise self.failure
+
+
 @contextlib.contextmanager
 def runtime_dir(owner=None):
     """A private XDG_RUNTIME_DIR. Its name is short: a socket's path has at most 107 bytes."""

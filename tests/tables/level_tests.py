@@ -3,8 +3,6 @@
 paths are folded and wait, while it forks, ends threads, handles signals, closes a library, or gets
 requests."""
 import json
-import os
-import subprocess
 
 import harness
 from harness import check, check_equal, check_sums, test
@@ -16,12 +14,8 @@ TABLES = "1M"
 
 
 def build_step():
-    target = os.path.join(harness.BIN, "tables-step.so")
-    command = [os.environ.get("CC", "gcc"), *harness.CFLAGS, *harness.OWN_FRAMES, "-shared",
-               "-fPIC", os.path.join(harness.ROOT, "tests/tables/step.c"), "-o", target]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    check(done.returncode == 0, done.stderr)
-    return target
+    return harness.build_program("tests/tables/step.c", "tables-step.so",
+                                 [*harness.OWN_FRAMES, "-shared", "-fPIC"])
 
 
 def build_levels(linked):

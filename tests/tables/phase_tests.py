@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Programs with phases that each have their own call paths: unused paths of earlier phases are
 evicted, and the dump equals the program's own counts."""
-import threading
-
 import harness
-from harness import Failure, check, check_sums, test
+from harness import Repeated, check, check_sums, test
 from target import (OTHERS, SEED, Program, Watch, check_books, check_lost, paths_of,
                     sum_figures)
 
@@ -71,23 +69,13 @@ def phases_while_dumps_are_read():
     dumps = []
 
     def each(program):
-        failures, over = [], threading.Event()
-
         def look():
-            try:
-                while not over.wait(0.7):
-                    dump = program.dump()
-                    check_sums(dump)
-                    dumps.append(len(dump["contexts"]))
-            except Failure as failure:
-                failures.append(failure)
-        reader = threading.Thread(target=look)
-        reader.start()
-        program.go()
-        over.set()
-        reader.join()
-        if failures:
-            raise failures[0]
+            dump = program.dump()
+            check_sums(dump)
+            dumps.append(len(dump["contexts"]))
+
+        with Repeated(look, 0.7):
+            program.go()
 
     # No path is evicted while a dump is read, so the phases must be longer.
     told = run_phases("threads=2", totals=False, each=each, seconds=2 * SECONDS)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The tables during forks, signal handlers, dumps, resets, marks and rules."""
-import threading
+import time
 
 import harness
-from harness import Failure, check, check_equal, in_tries, test
+from harness import Failure, Repeated, check, check_equal, in_tries, test
 from target import (ALLOCS, FIGURES, LIVE, SEED, Program, Watch, check_books, check_lost,
                     deep_path, figures_of, function_of, inside_main, path_figures, paths_of,
                     scaled, site_figures)
@@ -16,34 +16,6 @@ PROMOTE_BYTES = 1024
 
 def note(text=""):
     return f"seed {SEED}{', ' if text else ''}{text}"
-
-
-class Repeated:
-    """Calls a function repeatedly in a thread; raises its exception at the end."""
-
-    def __init__(self, work, interval_s):
-        self.work, self.interval_s = work, interval_s
-        self.calls, self.failure = 0, None
-        self.end = threading.Event()
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        try:
-            while not self.end.wait(self.interval_s):
-                self.work()
-                self.calls += 1
-        except Exception as error:  # noqa: said by the thread that waits
-            self.failure = error
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, kind, *_):
-        self.end.set()
-        self.thread.join()
-        if self.failure and not kind:
-            raise self.failure
 
 
 @test
@@ -134,7 +106,7 @@ def a_path_named_by_a_rule():
         program.go()
         check_equal(program.sum_books(site="ruled_12"), (0, 0, 0, 0), "the path before the rule")
         add_rule(program, "ruled_12=slab")
-        threading.Event().wait(0.3)  # the library applies a rule within a tenth of a second
+        time.sleep(0.3)  # the library applies a rule within a tenth of a second
         for _ in range(5):
             program.go()
         dump = program.dump()
@@ -161,7 +133,7 @@ def rules_for_the_recursion():
         program.go()
         add_rule(program, "site_2=slab")
         add_rule(program, "visit_3=generation")
-        threading.Event().wait(0.3)
+        time.sleep(0.3)
         with Watch(program, 0.05) as watch:
             for _ in range(2):
                 program.go()

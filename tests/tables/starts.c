@@ -3,9 +3,9 @@
  * starts - a program whose start fills the tables, and which then repeats a few other paths.
  *
  * All paths have three functions below main, so their nodes are near the root. The start allocates
- * once on each of 60 000 paths, and a third of these chunks stay alive. Then the program allocates
- * and frees on 1 500 other paths, one after the other, again and again. The program stands still
- * before the start, after it, and at the end. Option: rounds=N.
+ * once on each of 60 000 paths, and a quarter of these chunks stay alive. Then the program
+ * allocates and frees on 1 500 other paths, one after the other, again and again. The program
+ * stands still before the start, after it, and at the end. Option: rounds=N.
  */
 #include "books.h"
 
