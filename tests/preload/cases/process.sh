@@ -64,8 +64,9 @@ test_process_deepbind() {
     path allocs=2000 requested_bytes=0 -- '_IO_mem_finish|libc\.so\.6\+.*' '.*' bound_exchange main
 }
 
-# A function of .preinit_array allocates. A constructor before the library's takes all pthread keys,
-# so that the library does not notice the end of threads, and starts threads that allocate.
+# A function of .preinit_array allocates. A constructor before the library's takes all pthread keys
+# that glibc stores without an allocation, so that the library has to find ended threads by their
+# ids. The constructor also starts threads that allocate.
 test_process_early() {
     own_program 0 early
     hold_begin early "$bin_dir/early"

@@ -95,6 +95,7 @@ test_run_children() {
         sh -c "grep -c libmemctx /proc/\$\$/maps; $script; :"
     [ "$(head -n 1 "$T/ours.out")" -gt 0 ] || fail "the program itself was not preloaded"
     equal "children with --no-children" "0 0 " "$(tail -n 2 "$T/ours.out" | tr '\n' ' ')"
+    build hold.so
     LD_PRELOAD=$LIBRARY_OTHER capture ours "$MEMCTX" run --no-children -- env
     equal "what is kept of LD_PRELOAD" "$(grep ^LD_PRELOAD= "$T/ours.out")" \
         "LD_PRELOAD=$LIBRARY_OTHER"

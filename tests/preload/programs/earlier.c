@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* earlier - a library that the program early is linked with. Its constructor runs before those of
- * preloaded libraries, takes the pthread keys that need no memory, and starts threads that
- * allocate. */
+ * preloaded libraries, takes the pthread keys that glibc stores without an allocation (32), and
+ * starts threads that allocate. */
 #include <pthread.h>
 #include <stdlib.h>
 

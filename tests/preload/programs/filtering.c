@@ -11,6 +11,8 @@
 
 #include "../../lib/filter.h"
 
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
 static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_bind,
                               SYS_listen,     SYS_accept,     SYS_accept4,  SYS_sendto,
                               SYS_recvfrom,   SYS_sendmsg,    SYS_recvmsg,  SYS_shutdown,
@@ -18,8 +20,14 @@ static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_
 static const int processes[] = {SYS_clone, SYS_clone3, SYS_fork, SYS_vfork};
 static const int barrier[] = {SYS_membarrier};
 static const int nothing[] = {SYS_acct};
-
-#define COUNT(array) (sizeof(array) / sizeof *(array))
+static const struct group {
+    const char *name;
+    const int *calls;
+    size_t count;
+} groups[] = {{"network", network, COUNT(network)},
+              {"clone", processes, COUNT(processes)},
+              {"barrier", barrier, COUNT(barrier)},
+              {"nothing", nothing, COUNT(nothing)}};
 
 int main(int argc, char **argv) {
     struct sock_filter code[64] = {
@@ -27,16 +35,16 @@ int main(int argc, char **argv) {
     size_t length = 1;
     if (argc < 4 || strcmp(argv[2], "--") != 0)
         return 2;
-    const int *calls = strcmp(argv[1], "network") == 0   ? network
-                       : strcmp(argv[1], "clone") == 0   ? processes
-                       : strcmp(argv[1], "barrier") == 0 ? barrier
-                                                         : nothing;
-    size_t count = calls == network     ? COUNT(network)
-                   : calls == processes ? COUNT(processes)
-                                        : COUNT(nothing);
-    for (size_t i = 0; i < count; i++) {
-        code[length++] =
-            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)calls[i], 0, 1);
+    const struct group *group = groups;
+    while (group < groups + COUNT(groups) && strcmp(argv[1], group->name) != 0)
+        group++;
+    if (group == groups + COUNT(groups)) {
+        fprintf(stderr, "filtering: no group is called %s\n", argv[1]);
+        return 2;
+    }
+    for (size_t i = 0; i < group->count; i++) {
+        code[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K,
+                                                      (unsigned)group->calls[i], 0, 1);
         code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     }
     code[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash disable=SC2003,SC2012,SC2018,SC2019,SC2116
-# Two thousand forks, half of them with an exec; pipelines, background jobs, traps, here-documents.
+# More than a thousand forks, some of them with an exec; pipelines, background jobs, traps,
+# here-documents.
 sum=0
 for ((i = 0; i < 700; i++)); do
     value=$(echo $((i * i)))

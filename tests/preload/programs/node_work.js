@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Maps, compression and hashes in the main thread and in worker threads; files and child processes.
 'use strict';
 const {Worker, isMainThread, parentPort, workerData} = require('worker_threads');
 const crypto = require('crypto');

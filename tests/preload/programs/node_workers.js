@@ -31,8 +31,9 @@ if (!isMainThread) {
         });
     });
     (async () => {
-        for (let round = 0; round < rounds; round++)
+        for (let round = 0; round < rounds; round++) {
             const ends = await Promise.all([0, 1, 2, 3].map(i => start(round * 4 + i)));
             console.log(ends.join("\n"));
+        }
     })();
 }

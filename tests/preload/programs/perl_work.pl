@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: MIT
+# Words of random lines are counted and sorted; then other work of perl on strings and lists.
 use strict;
 use warnings;
 

@@ -49,8 +49,8 @@ static const int forbidden[] = {SYS_socket,      SYS_connect, SYS_bind,     SYS_
                                 SYS_close_range, SYS_rename,  SYS_unlink,   SYS_openat,
                                 SYS_mincore,     SYS_tgkill,  SYS_stat,     SYS_newfstatat};
 
-/* Makes a filter that kills the process: allow = 0: at these calls; allow = 1: at all other
- * calls. */
+/* Makes a filter that kills the process at these calls (allow: 0) or at all other calls (allow:
+ * 1). */
 static void filter_make(struct sock_fprog *program, const int *calls, size_t count, int allow) {
     static struct sock_filter code[64];
     size_t length = 0;
@@ -182,9 +182,8 @@ static int children_run(void) {
     for (int i = 0; i < 4; i++) {
         pid_t child = fork();
         if (child == 0) {
-            unsigned long wrong =
-                /* long enough or too short for the start of the control thread */
-                allocate_for(0.1 * i, 1, 0);
+            /* long enough for the start of the control thread, or too short */
+            unsigned long wrong = allocate_for(0.1 * i, 1, 0);
             wrong += (unsigned long)restrict_self("short") + allocate_for(0.4, 2, 0);
             syscall(SYS_exit, wrong != 0);
         }
@@ -199,8 +198,8 @@ static int children_run(void) {
 
 static int vfork_run(void) {
     struct sock_fprog program;
-    int clone_calls[] = {SYS_ptrace};
-    filter_make(&program, clone_calls, 1, 0);
+    int tracing[] = {SYS_ptrace};
+    filter_make(&program, tracing, COUNT(tracing), 0);
     pid_t child = vfork();
     if (child == 0) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
@@ -238,7 +237,8 @@ int main(int argc, char **argv) {
         return 3;
     unsigned threads = threads_count(); /* counted now, because the filter forbids stat */
     for (int i = 0; with_other && threads > 2 && i < 5000; i++) {
-        usleep(1000); /* the kernel still counts a thread for a moment after pthread_join */
+        /* the library's thread has ended at PR_SET_NO_NEW_PRIVS; the kernel still counts it */
+        usleep(1000);
         threads = threads_count();
     }
     if (restrict_self(how) != 0)

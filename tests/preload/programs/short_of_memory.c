@@ -2,8 +2,8 @@
 /* short_of_memory - allocates until malloc returns NULL with ENOMEM, for several sizes, in main and
  * in a second thread. Every block must keep its content, a failed realloc must not change its
  * block, and after free there must be memory again, the last time about as much as the first. The
- * caller sets the limit (RLIMIT_AS). The amounts differ between allocators, so the program prints
- * only whether they are plausible. */
+ * caller sets the limit (RLIMIT_AS or RLIMIT_DATA). The amounts differ between allocators, so the
+ * program prints only whether they are plausible. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -54,12 +54,19 @@ static void *thread_main(void *argument) {
     return argument;
 }
 
+/* Returns the lower of the two limits. */
+static size_t limit_bytes(void) {
+    struct rlimit all, data;
+    getrlimit(RLIMIT_AS, &all);
+    getrlimit(RLIMIT_DATA, &data);
+    return all.rlim_cur < data.rlim_cur ? all.rlim_cur : data.rlim_cur;
+}
+
 int main(void) {
     static const size_t sizes[] = {1 << 20, 100, 5000, 40, 70000, 1 << 20};
-    struct rlimit limit;
+    size_t limit = limit_bytes();
     int wrong = 0;
     size_t first_bytes = 0, bytes = 0;
-    getrlimit(RLIMIT_AS, &limit);
 
     /* The thread starts first, while there is room for its stack; later an allocator's caches may
      * take the room. */
@@ -69,13 +76,12 @@ int main(void) {
     if (status == 0) {
         pthread_join(thread, NULL);
     }
-    printf("thread: %d, it got a sixth: %d\n", status, in_thread > limit.rlim_cur / 6);
+    printf("thread: %d, it got a sixth: %d\n", status, in_thread > limit / 6);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         bytes = fill(sizes[i], &wrong);
         first_bytes = i == 0 ? bytes : first_bytes;
-        fprintf(stderr, "%zu: %zu of %zu\n", sizes[i], bytes, (size_t)limit.rlim_cur);
-        printf("size %zu: at least a third of the limit: %d\n", sizes[i],
-               bytes > limit.rlim_cur / 3);
+        fprintf(stderr, "%zu: %zu of %zu\n", sizes[i], bytes, limit);
+        printf("size %zu: at least a third of the limit: %d\n", sizes[i], bytes > limit / 3);
     }
     printf("the last time as much as the first: %d\n", bytes * 10 > first_bytes * 8);
     printf("wrong: %d\n", wrong);

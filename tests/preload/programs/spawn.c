@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* spawn - every way to start a process: vfork, posix_spawn with file actions, system, popen,
- * clone(CLONE_VM | CLONE_VFORK), fork and exec; thousands of times while threads allocate. */
+ * clone(CLONE_VM | CLONE_VFORK), each 40 or 150 times while threads allocate. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
