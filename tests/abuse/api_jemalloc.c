@@ -124,7 +124,7 @@ static void mallocx_counted(void) {
     CHECK(mallinfo2().uordblks < before + SIZE, "%zu", mallinfo2().uordblks - before);
 }
 
-/* As free does. */
+/* dallocx leaves errno alone, as free does. */
 static void dallocx_keeps_errno(void) {
     for (int i = 0; i < 1000; i++) {
         void *chunk = mallocx((size_t)i * 100 + 1, 0);

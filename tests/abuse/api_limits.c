@@ -225,8 +225,7 @@ static void errno_free_locked(void) {
             free(blocks[i]);
         CHECK(errno == SENTINEL, "free set errno to %d", errno);
         malloc_trim(0);
-        for (int i = 0; i < count;
-             i++) { /* calloc must zero memory that madvise could not discard */
+        for (int i = 0; i < count; i++) { /* calloc must zero what madvise could not discard */
             unsigned char *zeroed = calloc(1, opaque(32768));
             for (size_t k = 0; zeroed && k < 32768; k++)
                 CHECK(!zeroed[k], "calloc of locked memory: byte %zu is %d", k, zeroed[k]);
@@ -372,11 +371,11 @@ static void out_of_memory_new_thread(void) {
         chain_free(lists[i]);
 }
 
-/* The program executes itself again with 32 MB of address space; it must start and allocate. */
+/* The program executes itself again with 32 MiB of address space; it must start and allocate. */
 static void small_address_space(void) {
     if (getenv("CHECK_LIMITED")) {
         char *block = malloc(100000);
-        CHECK(block, "no 100 kB under a limit of 32 MB");
+        CHECK(block, "no 100 kB under a limit of 32 MiB");
         memset(block, 1, 100000);
         free(block);
         return;
