@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* large_buffers STEPS - four threads allocate, resize, zero, hand over and free buffers of 1 to 20
  * MiB and fork, so that freed mappings are joined, moved and given back all the time. At every 64
- * KiB a buffer holds its name and the offset, which each use of the buffer checks. Prints "ok" and
- * waits for a line. */
+ * KiB a buffer holds its name combined with the offset, which each use of the buffer checks. Prints
+ * "ok" and waits for a line. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>

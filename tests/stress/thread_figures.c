@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* thread_figures - prints by how much ended threads make the resident anonymous memory grow, in
- * KiB. born: 10 000 threads, 100 at a time, that allocate, hand chunks on and end, compared with
- * the state after 1 000 of them. late: 2 000 threads whose first allocation is in a key destructor,
- * compared with the state after 20. Each state is read after some seconds of rest, in which empty
- * memory goes back. */
+/* thread_figures born|late - prints two numbers: the resident anonymous memory in KiB after a few
+ * threads have ended, and after many more. born: after 1 000 threads, and after 10 000 more, 100 at
+ * a time, that allocate, hand chunks on and end. late: after 20 threads, and after 2 000 more,
+ * whose first allocation is in a key destructor. Both numbers are read after some seconds of rest,
+ * in which empty memory goes back to the kernel. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
