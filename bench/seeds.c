@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * seeds EXPERIMENT POLICY - repeats published experiments about memory contexts (PostgreSQL and
- * others) with memctx. Prints a line "NAME VALUE" for each figure. Needs libmemctx.so preloaded.
- * bench/seeds runs all experiments and prints the published figures beside these.
+ * others) with memctx. Prints a line "NAME VALUE" for each figure. Needs libmemctx.so preloaded,
+ * except for the experiments columns and no-op. bench/seeds runs all experiments and prints the
+ * published figures beside these.
  */
 #include <memctx.h>
 
@@ -360,8 +361,7 @@ static void tuplestore(void) {
     memctx_get_stats(context, &stats);
     figure("kB", (double)stats.reserved_bytes / 1024);
     figure("requested_kB", (double)stats.requested_bytes / 1024);
-    uint32_t most = 0;
-    /* frees the oldest tuple, adds one, and frees the one added 64 steps before */
+    /* Each step frees the oldest tuple and the one that was added 64 steps before, and adds one. */
     for (int i = 0; i < TUPLES; i++) {
         memctx_free(tuples[i]);
         if (i >= 64) {
@@ -369,13 +369,11 @@ static void tuplestore(void) {
         }
         tuples[i] = take(context, BYTES);
     }
-    memctx_get_stats(context, &stats);
     for (int i = TUPLES - 64; i < TUPLES; i++) {
         memctx_free(tuples[i]);
     }
     memctx_get_stats(context, &stats);
-    most = stats.pages;
-    figure("pages_left", most);
+    figure("pages_left", stats.pages);
 }
 
 /* Measures the bytes that a chunk takes beyond its requested size. */
@@ -588,11 +586,15 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: memctx run -- seeds EXPERIMENT POLICY\n");
         return 2;
     }
-    for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
-        if (strcmp(policies[i], argv[2]) == 0) {
-            policy = (enum memctx_policy)i;
-        }
+    size_t chosen = 0, count = sizeof(policies) / sizeof(policies[0]);
+    while (chosen < count && strcmp(policies[chosen], argv[2]) != 0) {
+        chosen++;
     }
+    if (chosen == count) {
+        fprintf(stderr, "seeds: no policy is called %s\n", argv[2]);
+        return 2;
+    }
+    policy = (enum memctx_policy)chosen;
     for (size_t i = 0; i < sizeof(experiments) / sizeof(experiments[0]); i++) {
         if (strcmp(experiments[i].name, argv[1]) == 0) {
             experiments[i].run();

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Generates the inputs of the real programs once into out/bench/inputs/, equal on every machine."""
+"""Generates the inputs of the real programs into out/bench/inputs/. They are equal on every
+machine, apart from unit.ii, which has the C++ headers of this one."""
 
 import os
 import random
@@ -208,7 +209,7 @@ def xml_document(rng):
 
 
 def text_lines(rng):
-    """About 48 MB of log-like text for the compressor."""
+    """About 42 MB of log-like text for the compressor."""
     hosts = [f"host-{rng.randrange(10 ** 6):06d}.example" for _ in range(300)]
     lines = []
     for number in range(600000):
@@ -218,7 +219,7 @@ def text_lines(rng):
 
 
 def fast_import_stream(rng):
-    """1 500 commits on 60 files of some 200 lines, a few lines changed in each."""
+    """1 500 commits on 60 files of 200 lines; each commit changes four lines in three files."""
     files = [[f"line {rng.getrandbits(60):x} of file {f}" for _ in range(200)] for f in range(60)]
     out = []
     for commit in range(1500):
@@ -245,7 +246,7 @@ def create_repository(path, stream):
 
 
 def create_class(path, source):
-    """Compiles the Java source beside its class file."""
+    """Makes the class file `path` from a source that is written beside it."""
     directory = os.path.dirname(path)
     with open(os.path.join(directory, "Start.java"), "w", encoding="ascii") as file:
         file.write(source)
@@ -253,22 +254,20 @@ def create_class(path, source):
 
 
 def ensure(directory):
-    """Writes the inputs that are missing. A file gets its name when it is complete."""
+    """Writes the short inputs, and those long ones that are missing. A text gets its name when it
+    is complete."""
     os.makedirs(directory, exist_ok=True)
-    texts = {
-        "load.sql": lambda rng: SQL, "work.py": lambda rng: PYTHON, "work.pl": lambda rng: PERL,
-        "work.js": lambda rng: NODE, "forks.sh": lambda rng: FORKS_SCRIPT,
-        "commands.sh": lambda rng: COMMANDS_SCRIPT, "trees.py": lambda rng: TREES,
-        "unit.cc": lambda rng: CXX, "recur.sh": lambda rng: RECUR, "unit.c": c_source,
-        "catalog.xml": xml_document,
-        "log.txt": text_lines,
+    short = {
+        "load.sql": SQL, "work.py": PYTHON, "work.pl": PERL, "work.js": NODE,
+        "forks.sh": FORKS_SCRIPT, "commands.sh": COMMANDS_SCRIPT, "trees.py": TREES,
+        "unit.cc": CXX, "recur.sh": RECUR,
     }
-    for name, make in texts.items():
+    long = {"unit.c": c_source, "catalog.xml": xml_document, "log.txt": text_lines}
+    for name in (*short, *long):
         path = os.path.join(directory, name)
-        fixed = make.__name__ == "<lambda>"
-        if fixed or not os.path.exists(path):
+        if name in short or not os.path.exists(path):
             with open(path + ".part", "w", encoding="ascii") as file:
-                file.write(make(random.Random(name)))
+                file.write(short[name] if name in short else long[name](random.Random(name)))
             os.rename(path + ".part", path)
     # cc1plus, which the benchmark runs, does not know the include paths, so g++ -E preprocesses.
     subprocess.run(["g++", "-std=c++17", "-E", "-o", os.path.join(directory, "unit.ii"),

@@ -25,8 +25,8 @@ class Sample:
     peak_rss_kib: int = 0
     end_rss_kib: int = 0
     live_bytes: int = 0  # requested bytes live at the end; only for memctx
-    value: float = 0.0
-    digest: str = ""
+    value: float = 0.0  # the workload's measure
+    digest: str = ""  # of the output; equal under all peers
 
 
 class Site:
@@ -177,8 +177,7 @@ def take_value(site, workload, sample):
 
 
 def live_at_end(site, peer, workload):
-    """Runs the program once more under memctx; returns the bytes that it has not freed at its
-    end."""
+    """Runs the program again under memctx; returns the bytes that it has not freed at its end."""
     words = measure_command(site, peer, workload, site.expand(workload.command))
     env = {**site.environment(peer, workload), "MEMCTX_VERBOSE": "2"}
     subprocess.run(words, env=env, capture_output=True, check=False,
@@ -208,7 +207,8 @@ def run_program(site, peer, workload):
 
 
 def build_programs(site, sources, launcher_source):
-    """Compiles the measuring program and the workloads of bench/ that are out of date."""
+    """Compiles the measuring program, and the programs in the folder `sources`, if they are out of
+    date."""
     os.makedirs(site.programs, exist_ok=True)
     headers = glob.glob(os.path.join(sources, "*.h"))
     for source in [launcher_source, *sorted(glob.glob(os.path.join(sources, "*.c")))]:

@@ -26,10 +26,10 @@ class Peer:
     rounds: int = 1000  # maximum
     limit_s: int = 1000  # maximum for one run
     rows: str = ""  # pattern of the workloads to measure; empty: all
-    wrap: tuple = ()  # words that replace the program's first word
+    wrap: tuple = ()  # words that replace the first two words of the command
     crate: str = ""  # feature of bench/peers that builds the library
     build_env: dict = dataclasses.field(default_factory=dict)
-    pip: str = ""
+    pip: str = ""  # package of PyPI that is the peer
 
     @property
     def profiler(self):
@@ -116,7 +116,7 @@ def build(peer, out, tmp):
 
 
 def loaded(peer):
-    """Checks that the dynamic linker maps the peer's library into a program."""
+    """True if the dynamic linker maps the peer's library into a program."""
     if not peer.preload:
         return True
     env = {"PATH": os.environ["PATH"], "LD_PRELOAD": peer.preload}
@@ -128,7 +128,8 @@ def loaded(peer):
 
 
 def version(peer):
-    """The version of the peer, from its crate, its Debian package or the library's command."""
+    """The version of the peer, from its crate, its package of PyPI or Debian, or memctx
+    --version."""
     if peer.crate:
         with open("bench/peers/Cargo.toml", encoding="utf-8") as file:
             found = re.search(f'^(.*{peer.crate}-sys).*"=([^"]*)"', file.read(), re.M)

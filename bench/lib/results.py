@@ -9,7 +9,8 @@ import statistics
 
 @dataclasses.dataclass
 class Cell:
-    """The result of one peer on one row. `ratio` None: glibc has no result, or a run failed."""
+    """The result of one peer on one row. `ratio` None: the peer or glibc has no result, or a run of
+    the peer failed."""
     ratio: float | None = None
     low: float = 0.0   # low, high: the smallest and the largest ratio of a round
     high: float = 0.0

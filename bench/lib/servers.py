@@ -114,7 +114,8 @@ def run_redis(site, peer, workload):
     """redis-server: 800 000 pipelined commands, a check of the keys, shutdown.
 
     Debian's redis-server is linked with jemalloc. For the baseline libc.so.6 is preloaded, whose
-    malloc then comes first. """
+    malloc then comes first.
+    """
     socket = os.path.join(site.tmp, "redis.sock")
     preload = {"glibc": "libc.so.6", "heaptrack": peer.preload + ":libc.so.6"}.get(peer.name)
     command = ["redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--appendonly",
@@ -209,8 +210,8 @@ def run_postgres(site, peer, workload):
         os.kill(server.pid, signal.SIGINT)
         sample = server.end()
     except Exception:
-        # processes that were killed may hold the cluster's shared memory, so a later run needs
-        # another cluster
+        # Processes that were killed may hold the cluster's shared memory, so a later run needs
+        # another cluster.
         shutil.rmtree(data, ignore_errors=True)
         raise
     finally:

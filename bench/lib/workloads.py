@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""All rows of the benchmark. Commands are lists; {inputs} and {programs} are directories.
+"""All rows of the benchmark. In a command, {inputs} and {programs} are directories, {cc1} and
+{cc1plus} the compilers behind gcc and g++.
 
 Groups: real (unmodified programs), paths (programs with many call paths: compilers, interpreters,
-recursion), alloc (programs that do little but allocate), special (each row has its own measure).
+recursion), alloc (programs that do little but allocate), special (rows with measures of their own).
 Measures: `cpu` is user and system time of the process and its children, for programs with one
-thread and for servers, which wait for their clients; `wall` is for programs with several threads.
+thread and for servers, which wait for their clients. `wall` is for programs with several threads,
+and for those whose subject is to start or fork. take_value in launcher.py, or the row's function in
+servers.py, computes the others.
 """
 
 import dataclasses
@@ -60,8 +63,7 @@ PATHS = [
              env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"}, quick=True),
     Workload("cxx", "paths", "g++ -O1 (cc1plus), templates of the standard library",
              ("{cc1plus}", "-quiet", "-fpreprocessed", "-std=c++17", "-O1", "{inputs}/unit.ii",
-              "-o",
-              "-")),
+              "-o", "-")),
     Workload("clang", "paths", "clang++ -O1, the same",
              ("clang++", "-std=c++17", "-O1", "-S", "{inputs}/unit.cc", "-o", "-")),
     Workload("bash", "paths", "bash: functions that call themselves",

@@ -60,7 +60,8 @@ mod rpmalloc {
         enter();
         rprealloc(chunk, size)
     }
-    pub use rpmalloc_sys::rpfree as c_free; // needs no heap: a thread still frees after its end was told
+    // rpfree needs no heap: a thread may still free chunks after rpmalloc was told of its end.
+    pub use rpmalloc_sys::rpfree as c_free;
     pub unsafe fn c_aligned(alignment: usize, size: usize) -> *mut c_void {
         enter();
         rpaligned_alloc(alignment, size)

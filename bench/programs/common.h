@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * common.h - functions that the programs share: a seeded generator, allocation that may not fail,
- * and a checksum of the contents, which each program prints so that a wrong run is noticed.
+ * and a checksum, which most programs print so that a wrong run is noticed.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H

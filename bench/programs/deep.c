@@ -15,7 +15,6 @@ static void *kept[KEPT];
 static size_t kept_turn;
 static int keep_this;
 
-/* Only 16 inputs, so that call paths recur, as in a real program. */
 static inline uint64_t parse_next(uint64_t input, int depth) {
     if (depth >= DEPTH) {
         return input;
@@ -67,7 +66,7 @@ static NOINLINE uint64_t parse_call(uint64_t input, int depth) {
 }
 
 int main(void) {
-    uint64_t inputs[16], sum = 0;
+    uint64_t inputs[16], sum = 0; /* few inputs, so that call paths recur, as in real programs */
     struct random random = {.state = 60};
 
     for (int i = 0; i < 16; i++) {

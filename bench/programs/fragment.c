@@ -2,7 +2,7 @@
 /* Fragmentation by mixed lifetimes: 20 paths make a million chunks of 16 to 512 bytes in random
  * order; then all are freed but those of one path, about 13 MB. Prints the live bytes and the
  * resident bytes after 1.5 s of light work, in which an allocator can give memory back: `live N
- * resident N` */
+ * resident N`. */
 #include "common.h"
 
 #include <sys/mman.h>

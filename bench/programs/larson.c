@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A server of two threads, like Larson's benchmark: each thread replaces random chunks of its set,
- * then the two exchange their sets, so that about half of all frees are of the other thread's
- * chunks. */
+ * then the two exchange their sets. One free in eight is of a chunk of the other thread: the first
+ * free in each slot after an exchange. */
 #include "common.h"
 
 #include <pthread.h>

@@ -10,7 +10,7 @@
  *            freed
  *   all      1 M chunks of 16 to 512 bytes, all freed; `live` is their size before
  * Prints the live bytes and the resident bytes after 1.5 s of light work, in which an allocator can
- * give memory back:  `live N resident N`
+ * give memory back: `live N resident N`.
  */
 #include "common.h"
 
@@ -153,6 +153,7 @@ static void pass_on(void) {
     table_drop(kept, MESSAGES / 10);
 }
 
+/* Returns the bytes that were live before all chunks were freed. */
 static size_t all(void) {
     enum { CHUNKS = 1000000 };
     struct random random = {.state = 6};
@@ -171,7 +172,7 @@ static size_t all(void) {
 
 int main(int argc, char **argv) {
     const char *shape = argc == 2 ? argv[1] : "";
-    size_t over = 0;
+    size_t live_before = 0; /* of shape all */
 
     if (strcmp(shape, "cells") == 0) {
         cells();
@@ -180,7 +181,7 @@ int main(int argc, char **argv) {
     } else if (strcmp(shape, "queue") == 0) {
         pass_on();
     } else if (strcmp(shape, "all") == 0) {
-        over = all();
+        live_before = all();
     } else {
         fprintf(stderr, "usage: leftover cells|buffers|swapped|queue|all\n");
         return 2;
@@ -189,6 +190,7 @@ int main(int argc, char **argv) {
         nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
         free(check_chunk(malloc(64), 64));
     }
-    printf("live %zu resident %ld\n", over != 0 ? over : live_bytes, resident_bytes());
+    printf("live %zu resident %ld\n", live_before != 0 ? live_before : live_bytes,
+           resident_bytes());
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Random mutual recursion: eight functions call each other at random, 5 to 40 calls deep. The
+/* Random mutual recursion: eight functions call each other at random, 6 to 41 calls deep. The
  * innermost call allocates one chunk, which replaces an older one, so that 2.6 MB stay alive.
  * Nearly every allocation has a new call path. Arguments: the number of allocations in millions
  * (3), and "all" for an allocation in each call instead of in the innermost one. */

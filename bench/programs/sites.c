@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* 4 096 generated functions, each with its own call of malloc and its own size, called at random
- * through four callers; 60 000 chunks are alive. This measures paths that were used before, but not
- * lately. */
+/* 4 096 generated functions, each with its own call of malloc and its own size, called in random
+ * order, each by one of four callers; 60 000 chunks are alive. This measures paths that were used
+ * before, but not lately. */
 #include "common.h"
 
 #define SITE(n)                                                                                    \

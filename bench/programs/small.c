@@ -11,8 +11,8 @@ typedef uint64_t rule_function(uint64_t value, int level);
 static rule_function rule_pair, rule_text, rule_node;
 static rule_function *const rules[] = {rule_pair, rule_text, rule_node};
 
-/* Only every fourth level chooses between calls, so there are about sixty paths, like the hot paths
- * of a program. sites.c and trees.c have thousands of paths. */
+/* Only every fourth level chooses between calls, so there are 48 paths, like the hot paths of a
+ * program. sites.c and trees.c have thousands of paths. */
 static inline uint64_t descend(uint64_t value, int level) {
     if (level >= LEVELS) {
         return value;

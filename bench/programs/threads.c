@@ -13,7 +13,7 @@ struct job {
     uint64_t sum;
 };
 
-static struct { unsigned char *chunk; } kept[KEPT];
+static unsigned char *kept[KEPT];
 
 static NOINLINE void *work(void *argument) {
     struct job *job = argument;
@@ -40,8 +40,8 @@ static NOINLINE void *work(void *argument) {
 static NOINLINE void keep(unsigned char *chunk, size_t *turn) {
     size_t index = (*turn)++ % KEPT;
 
-    free(kept[index].chunk);
-    kept[index].chunk = chunk;
+    free(kept[index]);
+    kept[index] = chunk;
 }
 
 int main(void) {

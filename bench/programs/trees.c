@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Recursive tree building: binary trees of depth 4 to 16 are built, walked and freed, beside a tree
- * that is never freed. Left and right children have different call sites, so that a tree of depth
- * 12 is built on 8 191 different paths. */
+ * that lives until the end. Left and right children have different call sites, so that a tree of
+ * depth 12 is built on 8 191 different paths. */
 #include "common.h"
 
 enum { DEPTH_MIN = 4, DEPTH_MAX = 16, NODES_PER_DEPTH = 3 << 20 };
