@@ -387,9 +387,9 @@ uninstall:
 	! test -d '$(prefix)/share/doc/memctx' || \
 	    rmdir --ignore-fail-on-non-empty '$(prefix)/share/doc/memctx'
 
-# The same sources, in a folder of the same name, and compiler give the same tarball, byte for byte
-# (debug information holds the folder's name). The agent's files are not in
-# it, because serve and push need shared libraries, which the static command does not load.
+# The same sources and the same compiler give the same tarball, byte for byte, in a folder of the
+# same name (debug information holds that name). The agent's files are not in it, because serve and
+# push need shared libraries, which the static command does not load.
 dist: all $(static_command)
 	rm -rf 'out/$(dist)'
 	$(MAKE) install DESTDIR='$(CURDIR)/out/$(dist)' PREFIX=/
