@@ -39,7 +39,8 @@ CFLAGS = ["-g", "-O1", "-Wall", "-Wextra", "-Wundef", "-Wshadow", "-Werror", "-p
           "-Wno-unused-result", "-Wno-deprecated-declarations",
           # clang does not know the attributes noclone and noipa.
           "-Wno-unknown-attributes"]
-# Each call has a frame and a return address of its own. clang does not know -fno-ipa-icf.
+# With these flags each call has a frame and a return address of its own. clang does not know
+# -fno-ipa-icf.
 OWN_FRAMES = ["-fno-optimize-sibling-calls", *([] if CLANG else ["-fno-ipa-icf"])]
 NOBODY = 65534
 TEST_LIMIT_S = int(os.environ.get("TEST_LIMIT_S", "400"))
@@ -464,14 +465,22 @@ def test_named(name):
 class TooLate(BaseException):
     """The test's time limit has expired. No Exception, so that no handler in a test catches it."""
 
+    limit_s = TEST_LIMIT_S
+
 
 def on_alarm(_signal, _frame):
     raise TooLate()
 
 
+def limit_test(seconds):
+    """Lets the test that runs now go on for so many seconds."""
+    TooLate.limit_s = seconds
+    signal.alarm(seconds)
+
+
 def allow_more_time(times):
     """The test that calls this may run `times` as long as other tests, from now on."""
-    signal.alarm(TEST_LIMIT_S * times)
+    limit_test(TEST_LIMIT_S * times)
 
 
 def processor_s():
@@ -481,7 +490,7 @@ def processor_s():
 
 def run_one(name):
     """Runs one test; returns its verdict: ok, not ok or skip."""
-    signal.alarm(TEST_LIMIT_S)
+    limit_test(TEST_LIMIT_S)
     started, worked = time.monotonic(), processor_s()
     try:
         note = TESTS[name]()
@@ -493,7 +502,7 @@ def run_one(name):
         print(f"skip {name} {reason}", flush=True)
         return "skip"
     except TooLate:
-        print(f"not ok {name}\n    still running after {TEST_LIMIT_S} s", flush=True)
+        print(f"not ok {name}\n    still running after {TooLate.limit_s} s", flush=True)
         return "not ok"
     except Exception as error:  # noqa: any error in a test fails that test only
         signal.alarm(0)

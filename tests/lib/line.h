@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 /* Reads a line without its newline. Reads byte by byte, because parent and child share standard
- * input. False: standard input has ended. */
+ * input. A line that does not fit is cut; the next call reads its rest. Returns false if standard
+ * input has ended or cannot be read. */
 static inline bool line_read(char *line, size_t line_bytes) {
     size_t length = 0;
     while (length + 1 < line_bytes) {

@@ -52,6 +52,8 @@ def signed(code):
 
 
 def figure(code, expected):
+    """Decodes a figure: None (not known), or a number that the file has as a difference from
+    `expected`."""
     if code == 0:
         return None
     off = wrap(-(1 << 63) - expected)
@@ -271,8 +273,8 @@ def add_views(blocks, contexts, threads):
     at = 0
     for context in contexts:
         context["threads"] = {}
-    for row, (further, thread) in enumerate(zip(table.numbers(1), table.numbers(2))):
-        at += further
+    for row, (step, thread) in enumerate(zip(table.numbers(1), table.numbers(2))):
+        at += step
         rest = contexts[at].setdefault("rest", {name: value or 0
                                                 for name, value in contexts[at]["self"].items()})
         view = {}

@@ -27,7 +27,6 @@ class Emulator:
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.left = ""
         self.modes = set()
-        self.other = None
         self.resize(rows, columns)
 
     def resize(self, rows, columns):

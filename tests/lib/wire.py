@@ -185,14 +185,15 @@ class Wire:
                 took += get(body, "wire_piece.took_ns")
                 size += len(body)
                 contexts += get(body, "wire_piece.count") if part == "CONTEXTS" else 0
-        took += get(self.head(constant("WIRE_DUMP_END") | flags & 1), "wire_dump.took_ns")
+        end_flags = constant("WIRE_DUMP_END") | flags & constant("WIRE_DUMP_RESIDENT")
+        took += get(self.head(end_flags), "wire_dump.took_ns")
         if contexts < nodes:
             raise Failure(f"{contexts} of {nodes} contexts came")
         return took, size, contexts
 
     def closed_within(self, seconds):
-        """True if the server closes this connection within `seconds`. Ignores data that it still
-        sends."""
+        """True if the server closes this connection. Ignores data that it still sends. False: the
+        connection is open, and nothing came for `seconds`."""
         self.socket.settimeout(seconds)
         try:
             while self.socket.recv(1 << 20):
