@@ -53,6 +53,8 @@ def fake_server_small_requests():
 
 @test
 def generated_code_is_named_by_perf_map():
+    """Code without a file has the name that /tmp/perf-PID.map gives it, if the map is the
+    user's."""
     with fake("none") as live:
         path = f"/tmp/perf-{live.pid}.map"
         try:
@@ -62,7 +64,7 @@ def generated_code_is_named_by_perf_map():
                            "4ffff00 200 Lfast;\033[2Jpath\n6000000 10 after\n")
             dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
             check_equal(dump["contexts"][2]["frame"]["function"], "Lfast;?[2Jpath", "its name")
-            # The command rejects a socket that belongs to another user.
+            # The command does not believe a map that belongs to another user.
             if os.geteuid() == 0:
                 os.chown(path, 65534, 65534)
                 dump = json.loads(succeed("dump", live.pid, "--json", env=live.cli_env))
@@ -199,6 +201,8 @@ def connections_closed_between_looks_are_made_again():
 
 @test
 def contexts_keep_their_numbers_until_they_are_named():
+    """A verb that looks for contexts in a dump sends their numbers before it ends that dump:
+    afterwards the process may give these numbers other meanings, as this server does."""
     with fake("ids-go") as live:
         for words in (("isolate", live.pid, 2), ("trim", live.pid, 2),
                       ("isolate", live.pid, "--site", "."),
@@ -277,6 +281,7 @@ def extreme_figures_overflow_nothing():
 
 
 def late(fault, pattern, at_least_s, at_most_s):
+    """Checks that the command gives up waiting for a server with this fault."""
     with fake(fault) as live:
         started = time.monotonic()
         expect(1, pattern, "dump", live.pid, env=live.cli_env)

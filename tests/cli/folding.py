@@ -37,6 +37,8 @@ def full_paths(dump):
 
 @test
 def recursion_reads_well():
+    """A folded recursion is printed as its function and the functions of its loop, also from
+    snapshots of both forms and in diff; profiles have the plain names."""
     program = build_program(RECURSE, "recurse", FLAGS)
     with target([program], MEMCTX_TABLES="768K", MEMCTX_FOLD="auto") as live, scratch() as where:
         env, names = live.cli_env, [os.path.join(where, name) for name in ("a", "b.json", "c")]
@@ -88,6 +90,8 @@ def recursion_reads_well():
 
 @test
 def recursion_is_unfolded_for_a_time():
+    """`set unfold` makes new call paths keep every call of a recursion, `set fold` ends that; both
+    refuse contexts that are not recursive."""
     program = build_program(RECURSE, "recurse", FLAGS)
     with target([program], MEMCTX_TABLES="1400K", MEMCTX_FOLD="auto") as live:
         def ask(*words):
@@ -147,6 +151,8 @@ def recursion_is_unfolded_for_a_time():
 
 @test
 def merged_paths_are_told():
+    """If the tables are too small for all call paths, the dump says how much memory has its full
+    path, and marks figures that may be too low."""
     program = build_program(RECURSE, "recurse", FLAGS)
     with target([program], MEMCTX_TABLES="64K", MEMCTX_FOLD="off") as live, scratch() as where:
         env, path = live.cli_env, os.path.join(where, "snapshot")
@@ -184,6 +190,8 @@ def merged_paths_are_told():
 
 @test
 def folded_snapshots_of_any_shape():
+    """The command prints loops, partial figures and late contexts of a snapshot that a test wrote,
+    also if the snapshot names a loop that does not exist."""
     def made(where, change):
         snapshot = Made(where)
         for name in "main", "one", "two", "three", "four", "five":

@@ -17,6 +17,7 @@ from clitest import CLI, HERE, cli, expect, fake, scratch, succeed, target
 from harness import BIN, ROOT, build_program, check, check_equal, clean_env, run_program, test
 
 OLD = os.path.join(HERE, "data/snapshot-0.1.json")
+# Sources of the command that snapshot_round.c needs.
 PARTS = ["snapshot/snapshot", "snapshot/snapshot_read", "snapshot/snapshot_names",
          "snapshot/snapshot_write", "snapshot/snapshot_json", "snapshot/pack", "snapshot/unpack",
          "snapshot/share", "snapshot/zstd_file", "snapshot/recording",

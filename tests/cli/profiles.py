@@ -14,7 +14,7 @@ import xml.etree.ElementTree
 
 import pprof_file
 from clitest import CLI, expect, fake, scratch, succeed, target
-from harness import build_program, check, check_equal, clean_env, run_cli, test
+from harness import build_program, check, check_equal, clean_env, run_cli, test, wait_until
 
 TYPES = [
     ("alloc_objects", "count"),
@@ -396,7 +396,7 @@ def profile_names_that_pprof_would_cut():
                 env=clean_env(),
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=300,  # go may have to compile pprof first
                 check=True,
             ).stdout
             for name in [*kept, *cut.values()]:
@@ -437,9 +437,7 @@ def profile_of_a_recording_has_no_single_pages():
         program = build_program("tests/cli/programs/allocate.c")
         with target([program], MEMCTX_RECORD=where) as live:
             file = os.path.join(where, f"memctx-{live.pid}-allocate.rec")
-            deadline = time.monotonic() + 60
-            while not os.path.exists(file) and time.monotonic() < deadline:
-                time.sleep(0.1)
+            wait_until(lambda: os.path.exists(file), "the recording")
             live.process.stdin.close()  # the program ends, and its recording with it
             live.process.wait(60)
         profile = export(file, where)

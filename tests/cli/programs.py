@@ -9,7 +9,7 @@ import subprocess
 
 import harness
 from clitest import CLI, LIB, cli, expect, scratch, succeed, tool
-from harness import Skip, build_program, check, check_equal, clean_env, test
+from harness import Skip, build_program, check, check_equal, clean_env, test, wait_until
 
 
 def run(*words, **options):
@@ -41,8 +41,6 @@ def run_passes_signals():
 
 
 def wait_for_program(pid, name):
-    from harness import wait_until
-
     def started():
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
             return file.read().strip() == name

@@ -29,6 +29,17 @@ def read(path):
         return file.read()
 
 
+def write_json(path, dump):
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(dump, file, separators=(",", ":"))
+
+
+def dump_json_of(live, path):
+    """Writes a JSON snapshot of the process; returns its content, which a test may change."""
+    succeed("dump", live.pid, "--json", "-o", path, env=live.cli_env)
+    return json.loads(read(path))
+
+
 def read_bytes(path):
     with open(path, "rb") as file:
         return file.read()
@@ -102,7 +113,7 @@ def snapshot_gives_the_same():
         for key in ("uptime_s", "build_ns", "rss_bytes", "ledger", "mappings"):
             now.pop(key, None)
             saved.pop(key, None)
-        # The target was idle; only chunks of the control thread may differ.
+        # The target was idle, so both dumps have the same chunks.
         check_equal([context["self"]["requested_bytes"] for context in saved["contexts"]],
                     [context["self"]["requested_bytes"] for context in now["contexts"]],
                     "requested bytes by context")
@@ -169,23 +180,20 @@ def frag_adds_up():
 
 @test
 def rounded_figures_have_the_next_unit():
-    """A size that would be rounded to 1024.0 KiB has the next unit, and a share to -0.0 % no
-    sign."""
+    """A size that would be rounded to 1024.0 KiB has the next unit, and a share that would be
+    rounded to -0.0 % has no sign."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
-        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
-        dump = json.loads(read(file))
+        dump = dump_json_of(live, file)
         for context in dump["contexts"]:
             if context["self"]["requested_bytes"] == 100000:
                 context["self"]["requested_bytes"] = 1048570
-        with open(file, "w", encoding="utf-8") as changed:
-            json.dump(dump, changed, separators=(",", ":"))
+        write_json(file, dump)
         text = succeed("dump", file, "--human")
         check(re.search(r"allocate_first.*; 1\.0 MiB requested$", text, re.M), f"dump: {text}")
         last = re.split(r"\n\n", succeed("frag", file))[0].split("\n")[-1]
         dump["ledger"]["rss_bytes"] -= int(last.split()[0]) + 1
-        with open(file, "w", encoding="utf-8") as changed:
-            json.dump(dump, changed, separators=(",", ":"))
+        write_json(file, dump)
         check(" -1    0.0 %  " in succeed("frag", file), "frag")
 
 
@@ -195,13 +203,11 @@ def doctor_counts_the_freelist_that_is_resident():
     only what is resident."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
-        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
-        dump = json.loads(read(file))
+        dump = dump_json_of(live, file)
         for resident, wanted in ((0, []), (100 << 20, ["freelist"])):
             dump["ledger"]["freelist_bytes"] = 512 << 20
             dump["ledger"]["segments_resident"] += resident
-            with open(file, "w", encoding="utf-8") as changed:
-                json.dump(dump, changed, separators=(",", ":"))
+            write_json(file, dump)
             found = json.loads(succeed("doctor", file, "--json"))["findings"]
             found = [one for one in found if one["id"] == "freelist"]
             check_equal([one["id"] for one in found], wanted, f"{resident} bytes are resident")
@@ -215,11 +221,9 @@ def doctor_names_the_residue():
     """If most of the resident set is in no line of the ledger, doctor says so."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
-        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
-        dump = json.loads(read(file))
+        dump = dump_json_of(live, file)
         dump["ledger"]["rss_bytes"] += 1 << 30
-        with open(file, "w", encoding="utf-8") as changed:
-            json.dump(dump, changed, separators=(",", ":"))
+        write_json(file, dump)
         text = succeed("doctor", file)
         check("of memory that the ledger does not explain" in text, text)
 
@@ -230,14 +234,12 @@ def frag_explains_the_residue():
     sum."""
     with allocate() as live, scratch() as where:
         file = os.path.join(where, "snapshot.json")
-        succeed("dump", live.pid, "--json", "-o", file, env=live.cli_env)
-        dump = json.loads(read(file))
+        dump = dump_json_of(live, file)
         rss = dump["ledger"]["rss_bytes"]
         for change, text in ((1 << 20, "resident, but no line above explains it"),
                              (-1 << 20, "the lines above count this much more than is resident")):
             dump["ledger"]["rss_bytes"] = dump["mappings"]["rss_bytes"] = rss + change
-            with open(file, "w", encoding="utf-8") as changed:
-                json.dump(dump, changed, separators=(",", ":"))
+            write_json(file, dump)
             check(check_ledger(succeed("frag", file), False).endswith(text), text)
 
 
@@ -476,8 +478,7 @@ def snapshot_parts_that_contradict():
         def spoil(change, pattern):
             dump = json.loads(whole)
             change(dump)
-            with open(path, "w", encoding="utf-8") as file:
-                json.dump(dump, file, separators=(",", ":"))
+            write_json(path, dump)
             expect(1, pattern, "dump", path)
 
         spoil(lambda dump: dump["contexts"].clear(), "no contexts")

@@ -169,7 +169,7 @@ def streamed_of_targets_that_fail():
                 succeed("dump", live.pid, "--stream", "-o", path, env=live.cli_env)
                 expect(1, "damaged", "dump", path, "--json")
                 os.unlink(path)
-        for number in (signal.SIGTERM, signal.SIGPIPE):  # SIGPIPE: who read the messages is gone
+        for number in (signal.SIGTERM, signal.SIGPIPE):  # SIGPIPE: the reader of the messages ended
             with fake("answer-stalled") as live:
                 dump = subprocess.Popen([CLI, "dump", str(live.pid), "--stream", "-o", path],
                                         env=live.cli_env, stderr=subprocess.DEVNULL)

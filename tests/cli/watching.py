@@ -20,6 +20,7 @@ from harness import (PATIENCE_S, Skip, Target, build_program, check, check_equal
 from clitest import CLI, expect, fake, scratch, succeed, target
 
 MIB = 1 << 20
+OWN_NAME = f"own{os.getpid()}"  # no other process has this name
 
 
 def hold(**extra):
@@ -197,6 +198,7 @@ def watch_under_nohup_goes_on():
 
 @test
 def watch_acts_again_only_after_cool_and_fall():
+    """A condition acts again only when it has ceased to hold once, and --cool has passed."""
     with hold() as live, scratch() as where, \
             Watch(live, "--when", "inuse>10M", "--cool", "600ms", "--dir", where, "--do",
                   "exec:true") as watch:
@@ -257,6 +259,7 @@ def watch_looks_at_each_limit():
 
 @test
 def watch_keeps_the_newest_and_the_largest():
+    """--keep 2 leaves the files of the newest two events and of the largest one."""
     with hold() as live, scratch() as where, \
             Watch(live, "--when", "inuse>10M", "--cool", "0", "--keep", "2", "--dir", where,
                   "--no-symbols",
@@ -301,7 +304,8 @@ def watch_runs_commands_one_at_a_time():
 
 @test
 def watch_bounds_the_events_that_wait():
-    """65 processes with 16 conditions each, while the first action hangs."""
+    """While an action hangs, 1024 later events wait for their actions; watch leaves further ones
+    out, and says so. Here 65 processes fulfil 16 conditions each."""
     conditions = [word for i in range(1, 17) for word in ("--when", f"rss>{i}")]
     with harness.runtime_dir() as runtime, scratch() as where, contextlib.ExitStack() as stack:
         os.symlink("/usr/bin/sleep", os.path.join(where, OWN_NAME))
@@ -410,12 +414,14 @@ def watch_of_a_directory_that_goes_away():
 
 @test
 def watch_of_a_stopped_target():
+    """watch says once that a stopped process is silent, and once that it answers again."""
     with hold() as live, Watch(live, "--when", "inuse>10M", "--do", "exec:true") as watch:
         watch.quiet("condition", for_s=0.2)
         os.kill(live.pid, signal.SIGSTOP)
         check("kill -CONT" in watch.until("silent")["text"], watch.seen)
         watch.quiet("silent", "condition", for_s=0.3)  # the event comes only once
-        os.kill(live.pid, signal.SIGCONT); watch.until("answers")
+        os.kill(live.pid, signal.SIGCONT)
+        watch.until("answers")
         live.ask("take 20")
         watch.until("exec")
         check_equal(watch.end(), (0, ""), "status and errors")
@@ -447,9 +453,6 @@ def watch_of_a_target_without_a_socket():
             check_equal(watch.end(), (0, ""), "status and errors")
 
 
-OWN_NAME = f"own{os.getpid()}"
-
-
 @contextlib.contextmanager
 def entrypoint():
     """A shell that executes the program hold, under the name OWN_NAME, when it gets a line."""
@@ -479,7 +482,8 @@ def watch_tells_the_program_after_an_exec():
 @test
 @in_tries
 def watch_all_finds_a_process_soon_after_its_exec():
-    """The pause between two looks at a process of another name has grown to 4 s by then."""
+    """watch finds a process within 2 s after it has executed a program that --match names, although
+    the pause between two looks at a process of another name has grown to 4 s by then."""
     with entrypoint() as live, Watch(None, "--all", "--match", OWN_NAME, "--when", "rss>1G", "--do",
                                      "exec:true",
                                      env=live.cli_env) as watch:
@@ -492,6 +496,8 @@ def watch_all_finds_a_process_soon_after_its_exec():
 
 @test
 def watch_keeps_the_files_of_a_service_that_fails_again_and_again():
+    """A process takes over the files of an ended process of the same program, so that a service
+    which fails and is started again, time after time, fills no disk."""
     with harness.runtime_dir() as runtime, scratch() as where, scratch() as programs:
         program = os.path.join(programs, OWN_NAME)
         os.symlink(build_program("tests/cli/programs/hold.c"), program)

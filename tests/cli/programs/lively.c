@@ -2,7 +2,8 @@
 /*
  * lively.c - obeys lines of its standard input and answers "ok". "load": main allocates 100 chunks
  * of 1000 bytes on one call path; "feed": the thread "feeder" allocates 50 chunks of 2000 bytes on
- * one call path; "exit N": ends with status N; "again": executes itself.
+ * one call path; "exit N": ends with status N; "again": executes itself. Before it prints "ready"
+ * it does "load" and "feed" once.
  */
 #include <pthread.h>
 #include <stdio.h>

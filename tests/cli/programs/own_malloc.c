@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A program with its own allocator, which never reuses memory. */
+/* own_malloc.c - a program with its own allocator, which never reuses memory. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

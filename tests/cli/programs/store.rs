@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// store.rs - an allocation in a module of a Rust program; Debian 12's compiler has no black_box.
+// store.rs - an allocation in a module of a Rust program. It reads the memory as volatile, because
+// Debian 12's compiler has no black_box.
 use std::io::Write;
 
 mod shelf {
