@@ -133,9 +133,8 @@ static void limits(void) {
         CHECK(!memctx_alloc(context, 1000) && calls == 4);
         CHECK(!memctx_check(context));
         memctx_delete(context);
-        context =
-            /* reuses the deleted context's place, without its limit */
-            memctx_create(NULL, "limited", MEMCTX_ASET);
+        /* The new context has the deleted one's place, without its limit. */
+        context = memctx_create(NULL, "limited", MEMCTX_ASET);
         CHECK(memctx_alloc(context, 100000));
         memctx_delete(context);
     }

@@ -53,7 +53,7 @@ static void control_starts_in_a_scope(void) {
     memctx_t context = make(NULL, "current");
     struct memctx_stats stats;
     MEMCTX_SCOPE(context) {
-        /* after 20 ms, a slow allocation starts the control thread */
+        /* Allocations that need new memory start the control thread, from 20 ms on. */
         for (int i = 0; i < 400; i++) {
             free(malloc(3 << 20));
             usleep(500);

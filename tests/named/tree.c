@@ -151,7 +151,7 @@ static void check_finds_what_is_damaged(void) {
     }
 }
 
-/* A million chunks with 100 MB are freed by one reset. */
+/* Resets free a million chunks with 100 MB each time. */
 static void reset_of_much(void) {
     memctx_t context = memctx_create(NULL, "much", MEMCTX_BUMP);
     for (int round = 0; round < 3; round++) {
@@ -165,7 +165,8 @@ static void reset_of_much(void) {
 }
 
 /* A worker with a context "cache", which it resets when the command asks for that. serves() starts
- * two of them; nobody asks the context "deaf". The program runs until it reads a line. */
+ * two of them. No thread looks whether the command asks for a reset of the context "deaf". The
+ * program runs until it reads a line. */
 static void *keep_cache(void *nothing) {
     memctx_t cache = make(NULL, "cache");
     for (int i = 0; i < 1000; i++)
