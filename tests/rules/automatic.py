@@ -42,6 +42,7 @@ def automatic_choices():
 
 @test
 def automatic_trials_end_when_it_is_switched_off():
+    """memctx set auto=0 ends the trials of policies; their contexts get back what they had."""
     binary = build_program("tests/rules/lifetimes.c", "rules-lifetimes")
     with runtime_dir() as directory, Target([binary], directory, MEMCTX_CONTROL="eager",
                                             MEMCTX_AUTO="1") as process:
@@ -64,6 +65,7 @@ def automatic_trials_end_when_it_is_switched_off():
 
 @test
 def automatic_is_not_asked_for():
+    """Without MEMCTX_AUTO no context gets another policy."""
     binary = build_program("tests/rules/lifetimes.c", "rules-lifetimes")
     with runtime_dir() as directory, Target([binary], directory, MEMCTX_CONTROL="eager") as process:
         check_equal(process.hear(), "begun", "first")

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program for rules that the command resolves. It has an inlined function (stall.h), a library
- * that is loaded from the start (elsewhere.c), and a library that it loads later, from the path in
- * its argument. After each step it prints a line and waits for a line of input.
+ * code.c - a program for rules that the command resolves. It has an inlined function (stall.h), a
+ * library that is loaded from the start (elsewhere.c), and a library that it loads later, from the
+ * path in its argument. After each step it prints a line and waits for a line of input.
  */
 #include "elsewhere.h"
 #include "stall.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+/* elsewhere.c - a function that rules name by its source file: elsewhere.c, not the caller's. */
 #include "elsewhere.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A function in another source file than its callers. */
+/* elsewhere.h - a function in another source file than its callers. */
 #ifndef ELSEWHERE_H
 #define ELSEWHERE_H
 

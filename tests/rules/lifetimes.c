@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Three call paths whose chunks have different lifetimes, for MEMCTX_AUTO: chunks of one size just
- * above that of a block; chunks of many sizes, freed first in, first out, in a queue that is long
- * and short by turns; chunks of many sizes, freed at random. The program runs until it can read a
- * byte.
+ * lifetimes.c - three call paths whose chunks have different lifetimes, for MEMCTX_AUTO: chunks of
+ * one size just above that of a block; chunks of many sizes, freed first in, first out, in a queue
+ * that is long and short by turns; chunks of many sizes, freed at random. The program runs until it
+ * can read a byte.
  */
 #include <poll.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// C++ functions whose names stand in rules.
+// names.cc - C++ functions whose names stand in rules.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

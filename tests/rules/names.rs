@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A Rust function whose name stands in rules.
+// names.rs - a Rust function whose name stands in rules.
 mod shop {
     pub mod till {
         pub struct Till;

@@ -157,13 +157,11 @@ def what_is_not_understood_is_said():
         done = run_cli("run", *[word for pair in rules for word in pair], "--", "/bin/true",
                        env=clean_env(MEMCTX_LIBRARY=harness.LIB,
                                      **({} if rules else {"MEMCTX_RULES": ";".join(good)})))
+        single = [one.strip() for rule in good for one in rule.split(";") if one]
         notes = [f'memctx: note: the rule "{rule}" matches no function of the program and its '
-                 f'libraries{rest}; it waits for '
-                 "libraries that are loaded later, and for programs that are executed"
-                 for rule, rest in (
-(rule.strip(), ", apart from those of earlier rules" if number > 0 else "")
-for number, rule in enumerate(one for rule in good
-                              for one in rule.split(";") if one))] if rules else []
+                 f'libraries{"" if rule == single[0] else ", apart from those of earlier rules"}; '
+                 "it waits for libraries that are loaded later, and for programs that are executed"
+                 for rule in single] if rules else []
         check_equal((done.returncode, done.stderr.splitlines()), (0, notes), f"{good} by {rules}")
 
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A function that is always inlined, so no symbol table has it. */
+/* stall.h - a function that is always inlined, so no symbol table has it. */
 #ifndef STALL_H
 #define STALL_H
 
