@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Chromium for tests of pages, driven by Playwright."""
+import contextlib
 import glob
 import os
 import shutil
@@ -7,7 +8,7 @@ import subprocess
 import sys
 
 import harness
-from harness import ROOT, Skip
+from harness import ROOT, Skip, check_equal
 
 PLAYWRIGHT = "1.49.1"
 ENVIRONMENT = os.path.join(ROOT, "out/test/browser")
@@ -34,12 +35,37 @@ def playwright():
     return sync_api, chromium
 
 
+@contextlib.contextmanager
+def browsing(address, own, scheme="light", height=800, complaints=None):
+    """Opens a page. Checks at the end that the page made no error, no message, and no request but
+    GET to addresses that begin with one of `own`. `complaints`: a list to fill."""
+    sync_api, chromium = playwright()
+    complaints = [] if complaints is None else complaints
+    with sync_api.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1200, "height": height}, color_scheme=scheme)
+        page.set_default_timeout(1000 * harness.PATIENCE_S)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
+        page.on("request", lambda request: request.url.startswith((*own, "data:")) or
+                complaints.append(request.url))
+        page.on("request", lambda request: request.method == "GET" or
+                complaints.append(request.method))
+        page.goto(address)
+        yield page
+        browser.close()
+    check_equal(complaints, [], "what the browser complained of")
+
+
 def until(page, expression):
+    """Waits until the expression is true in the page."""
     harness.wait_until(lambda: page.evaluate(expression), expression, step_s=0.05)
 
 
 def has_ink(page, canvas):
-    """True if the canvas has pixels of more than one colour."""
+    """True if the canvas has pixels of more than two colours: there is more on it than a frame on a
+    background."""
     return page.evaluate("""(id) => {
         const canvas = document.getElementById(id) || document.querySelector(id);
         const {width, height} = canvas;

@@ -7,18 +7,12 @@ import signal
 import tempfile
 
 import harness
-from browser import has_ink, playwright
+from browser import browsing, has_ink, until
 from harness import Target, build_program, check, check_equal, runtime_dir, test
 from serving import Server
 
 TOKEN = "0123456789abcdef-0123456789abcdef"
 EVERY = ("--every", "100ms")
-
-
-def until(page, expression):
-    """Waits until the expression is true in the page; long, because each moment takes a child
-    process."""
-    harness.wait_until(lambda: page.evaluate(expression), expression, step_s=0.05)
 
 
 @contextlib.contextmanager
@@ -36,28 +30,9 @@ def growing(name=None):
             yield target
 
 
-@contextlib.contextmanager
-def browsing(address, scheme="light", complaints=None):
-    """Opens a page of the server. Checks at the end that the page made no error, and no request to
-    another server."""
-    sync_api, chromium = playwright()
-    complaints = [] if complaints is None else complaints
-    with sync_api.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900}, color_scheme=scheme)
-        page.set_default_timeout(1000 * harness.PATIENCE_S)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: (complaints.append(dialog.message), dialog.dismiss()))
-        origin = "/".join(address.split("/")[:3]) + "/"
-        page.on("request", lambda request: request.url.startswith((origin, "data:")) or
-                complaints.append(request.url))
-        page.on("request", lambda request: request.method == "GET" or
-                complaints.append(request.method))
-        page.goto(address)
-        yield page
-        browser.close()
-    check_equal(complaints, [], "what the browser complained of")
+def showing(address, scheme="light", complaints=None):
+    """Opens a page of the server. Requests to other servers are complaints."""
+    return browsing(address, ["/".join(address.split("/")[:3]) + "/"], scheme, 900, complaints)
 
 
 def ready(page):
@@ -66,6 +41,7 @@ def ready(page):
 
 
 def axis(page, name):
+    """A number that the time axis tells, such as the moment at its cursor."""
     return int(page.get_attribute("#axis", f"data-{name}"))
 
 
@@ -80,7 +56,7 @@ def the_page_grows_with_the_program():
     """The page grows with the program. If two moments are chosen, by keys or mouse, the path that
     grew most is first."""
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        with browsing(f"{server.address}p/{target.pid}/") as page:
+        with showing(f"{server.address}p/{target.pid}/") as page:
             until(page, "document.getElementById('live-state').textContent === 'live'")
             ready(page)
             check("5.0 MiB requested" in page.inner_text("#live-sums"),
@@ -136,7 +112,7 @@ def the_page_grows_with_the_program():
 @test
 def the_verdicts_fit_a_phone_and_a_dark_browser():
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        with browsing(server.address, scheme="dark") as page:
+        with showing(server.address, scheme="dark") as page:
             page.set_viewport_size({"width": 320, "height": 600})
             until(page, "document.documentElement.scrollWidth <= 320")
             check_equal(page.evaluate("getComputedStyle(document.documentElement).colorScheme"),
@@ -148,7 +124,7 @@ def the_live_page_fits_a_phone_and_paper():
     """At 320 pixels no view is wider than the window, and a name has more than a third of its line.
     On paper nothing is cut off, and there are no controls."""
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        with browsing(f"{server.address}p/{target.pid}/") as page:
+        with showing(f"{server.address}p/{target.pid}/") as page:
             page.set_viewport_size({"width": 320, "height": 600})
             ready(page)
             until(page, "document.querySelector('#live-top tbody tr')")
@@ -171,7 +147,7 @@ def the_live_page_fits_a_phone_and_paper():
 @test
 def new_figures_leave_the_reader_alone():
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        with browsing(f"{server.address}p/{target.pid}/") as page:
+        with showing(f"{server.address}p/{target.pid}/") as page:
             ready(page)
             page.click("#tab-graph")
             page.select_option("#metric", "chunks")
@@ -206,8 +182,8 @@ def new_figures_leave_the_reader_alone():
 @test
 def the_end_of_the_process_is_told():
     with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
-        # address with the program's name instead of its pid
-        with browsing(f"{server.address}p/growing/", "dark") as page:
+        # The address has the program's name instead of its pid.
+        with showing(f"{server.address}p/growing/", "dark") as page:
             check_equal(page.evaluate("document.documentElement.classList.contains('dark')"), True,
                         "scheme")
             ready(page)
@@ -238,7 +214,7 @@ def names_are_no_markup():
     bad = "<img src=x onerror=alert(1)>"
     with growing(bad) as target, Server(target.runtime, target.pid, *EVERY) as server:
         target.ask("named </script><script>alert(2)</script>" + bad)
-        with browsing(f"{server.address}p/{target.pid}/") as page:
+        with showing(f"{server.address}p/{target.pid}/") as page:
             ready(page)
             until(page, "document.getElementById('live-top').textContent.includes("
                         "'</script><script>alert(2)')")
@@ -257,7 +233,7 @@ def the_page_asks_for_the_token():
             file.write(TOKEN)
         with Server(target.runtime, target.pid, "--token-file", path, *EVERY) as server:
             complaints = []
-            with contextlib.suppress(harness.Failure), browsing(server.address,
+            with contextlib.suppress(harness.Failure), showing(server.address,
                                                                 complaints=complaints) as page:
                 until(page, "!document.getElementById('login').hidden")
                 check(not page.locator("#processes a").count(), "figures without a token")
@@ -295,7 +271,7 @@ def twenty_thousand_contexts_live():
             target.hear(60)
             target.wait_socket()
             with Server(directory, target.pid) as server, \
-                 browsing(f"{server.address}p/{target.pid}/") as page:
+                 showing(f"{server.address}p/{target.pid}/") as page:
                 until(page, "performance.getEntriesByName('first-contentful-paint').length")
                 paint = round(page.evaluate("performance.getEntriesByName("
                                             "'first-contentful-paint')[0].startTime"))
