@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A preloaded library whose poll calls the next one, libc's, and adds 100 to the result. */
+/* between.c - a preloaded library whose poll calls the next poll in the search order, and adds 100
+ * to the result. */
 #include <dlfcn.h>
 #include <poll.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread blocks signals 32 and 33 by the system call, as glibc's thread for timers blocks signal
- * 32, and signal 32 is sent to it. Then the thread allocates until the control thread runs. The
- * signal must stay pending: its delivery would end the process. Afterwards setgid must end, because
- * every other thread answers signal 33. Prints "pending", then "end". */
+/* blocked_signals.c - a thread blocks signals 32 and 33 by the system call, as glibc's thread for
+ * timers blocks signal 32, and signal 32 is sent to it. Then the thread allocates until the control
+ * thread runs. The signal must stay pending: its delivery would end the process. Afterwards setgid
+ * must end, because every other thread answers signal 33. Prints "pending", then "end". */
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
@@ -44,7 +44,7 @@ static void *work(void *needed) {
     return needed && !control_threads() ? "the control thread has not started" : NULL;
 }
 
-/* with an argument, a control thread is awaited */
+/* With an argument, the thread waits for a control thread. */
 int main(int argc, char **argv) {
     pthread_t thread;
     void *error;

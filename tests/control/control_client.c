@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control_client - connects to a control socket as the current user, and prints the result.
+ * control_client.c - connects to a control socket as the current user, and prints the result.
  *
  * `control_client PATH` prints "denied", or "got N": the number of bytes that the server sent
  * first. `control_client PATH COUNT` opens COUNT connections one after the other, keeps them, and

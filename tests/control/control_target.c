@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * control_target - a program that allocates all the time while its control socket is under attack.
+ * control_target.c - a program that allocates all the time while its control socket is under
+ * attack.
  *
  * Words on the command line, done in their order:
- *   contexts N  makes N live chunks, each on a call path of its own (about 4 N contexts)
+ *   contexts N  makes N live chunks, each on a call path of its own (about 5 N contexts)
  *   daemon      forks twice, as daemons do, and goes on in the grandchild
  *   fds         prints the descriptors that the program can see and the number that open returns
  * Then it prints "ready PID" and answers each line on stdin:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program whose threads end in the way that its argument names. Its exit handlers must run and
- * print "end" when its last thread has ended; the library's own thread does not count.
+ * endings.c - a program whose threads end in the way that its argument names. Its exit handlers
+ * must run and print "end" when its last thread has ended; the library's own thread does not count.
  *   cancel         the first thread cancels itself, with asynchronous cancellation
  *   cancel-late    the first thread cancels itself and ends at a cancellation point
  *   cancel-others  like cancel, while a second thread still runs
@@ -71,9 +71,8 @@ static void start(void *(*function)(void *), void *argument, int join, int cance
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     atexit(say_end);
-    usleep(
-        /* a process that is older than 20 ms starts the library's thread in an allocation */
-        50000);
+    /* In a process that is older than 20 ms an allocation starts the library's thread. */
+    usleep(50000);
     for (int i = 0; i < 1000; i++)
         free(malloc((size_t)i * 50));
     bool writes = strstr(how, "-write");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Has had a second thread that allocated, and then forks children that allocate and end. Prints how
- * many of the children got a thread, the control thread, in their first 5 ms. */
+/* fork_after_thread.c - a process that has had a second thread, which allocated, forks children
+ * that allocate and end. It prints how many of the children got a control thread in their first 5
+ * ms. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,9 @@ static long now_us(void) {
 /* Returns 1 if the process has got a thread within 5 ms of `since_us`, else 0. */
 static int child(long since_us) {
     struct stat tasks;
-    for (int i = 0; i < KEPT; i++) /* nothing is freed, so allocations take the slow path */
+    /* Nothing is freed, so some of these allocations need a new page. Only such an allocation may
+     * start the control thread. */
+    for (int i = 0; i < KEPT; i++)
         kept[i] = malloc(1000);
     if (stat("/proc/self/task", &tasks))
         return 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* handed CHUNKS STAYS - makes CHUNKS chunks of many sizes, lets two threads free all but every
- * STAYS-th, and waits in a read while these threads wait for more. For each line on standard input
- * it makes and frees a chunk, and checks the content of the others. At the end of input it frees
- * all. */
+/* handed.c - "handed CHUNKS STAYS" makes CHUNKS chunks of many sizes, lets two threads free all but
+ * every STAYS-th, and waits in a read while these threads wait for more. For each line on standard
+ * input it makes and frees a chunk, and checks the content of the others. At the end of input it
+ * frees all. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -336,7 +336,7 @@ def places_of_those_who_ask_are_kept():
         busy = [stack.enter_context(Wire(target.socket_path())) for _ in range(7)]
         for client in busy:
             client.head()
-        flock(target, stack, 40, b"")
+        open_many(target, stack, 40, b"")
         for _ in range(10):
             time.sleep(0.15)
             for client in busy:
@@ -344,7 +344,7 @@ def places_of_those_who_ask_are_kept():
         wait_for_service(target, PATIENCE_S)
 
 
-def flock(target, stack, count, data):
+def open_many(target, stack, count, data):
     """Opens `count` connections that stay open, and sends `data` on each."""
     for _ in range(count):
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -367,7 +367,7 @@ def garbage_that_stays():
 def dump_beside(data):
     """Returns how long a dump takes beside forty clients that have sent `data`."""
     with attacked() as target, contextlib.ExitStack() as stack:
-        flock(target, stack, 40, data)
+        open_many(target, stack, 40, data)
         started = time.monotonic()
         done = harness.run_cli("dump", "--no-symbols", target.pid, env=target.cli_env)
         took = time.monotonic() - started

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* large_tls - has TLS_KIB KiB of thread-local storage, and waits until its input ends. */
+/* large_tls.c - has TLS_KIB KiB of thread-local storage, and waits until its input ends. */
 #include <unistd.h>
 
 static __thread char storage[TLS_KIB << 10];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A program whose first thread ends by pthread_exit. The process must end, after its exit handlers,
- * when its second thread ends. With an argument the second thread waits for ever. */
+/* last_thread.c - a program whose first thread ends by pthread_exit. The process must end, after
+ * its exit handlers, when its second thread ends. With an argument the second thread waits for
+ * ever. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * many_contexts COUNT - eight functions that call each other at random, 5 to 40 deep, make COUNT
- * chunks, nearly each on a call path of its own. Each chunk replaces a random one of 4 096. Prints
- * "ready PID". For each line on stdin it makes a thousand more and prints "made". The end of stdin
- * ends it.
+ * many_contexts.c - very many call paths. "many_contexts COUNT": eight functions that call each
+ * other at random, 5 to 40 deep, make COUNT chunks, nearly each on a call path of its own. Each
+ * chunk replaces a random one of 4 096. Prints "ready PID". For each line on stdin it makes a
+ * thousand more and prints "made". The end of stdin ends it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* A program with one thread, until a line comes; then it makes a second one. Each time it prints
- * whether libc uses code for one thread only, and whether a new stream takes locks. */
+/* one_thread.c - a program with one thread, which makes a second one after a line. It prints three
+ * times, at first, after the line and after the second thread, whether libc uses code for one
+ * thread only, and whether a new stream takes locks. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -61,19 +61,25 @@ def compare(inside, outside, core=False):
                 [thread["tid"] for thread in inside["threads"]], "threads")
 
 
-# The program also maps the library's file as data, as programs that read symbols do.
-PYTHON = ("import mmap, os, sys, threading\n"
-          "copy = mmap.mmap(os.open(os.environ['LD_PRELOAD'], 0), 0, prot=mmap.PROT_READ)\n"
-          "kept = [bytes(i % 3000) for i in range(20000)] + [bytearray(3 << 20), "
-          "bytearray(700000)]\n"
-          "del kept[5:15000:2]\n"
-          "def work(): kept.extend([i] for i in range(5000))\n"
-          "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
-          "print('ready', flush=True)\n"
-          "for line in sys.stdin:\n"
-          "    kept.append(bytearray(50000))\n"
-          "    for i in range(100000): kept[-1].append(1)\n"
-          "    print('more', flush=True)\n")
+# Allocates and frees chunks of many sizes, some in a second thread. For each line it allocates
+# more. It also maps the library's file as data, as programs that read symbols do.
+PYTHON = """
+import mmap, os, sys, threading
+copy = mmap.mmap(os.open(os.environ['LD_PRELOAD'], 0), 0, prot=mmap.PROT_READ)
+kept = [bytes(i % 3000) for i in range(20000)] + [bytearray(3 << 20), bytearray(700000)]
+del kept[5:15000:2]
+def work():
+    kept.extend([i] for i in range(5000))
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print('ready', flush=True)
+for line in sys.stdin:
+    kept.append(bytearray(50000))
+    for i in range(100000):
+        kept[-1].append(1)
+    print('more', flush=True)
+"""
 
 
 def start_python(directory, late=False, **env):

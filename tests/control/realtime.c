@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * realtime POLICY NICE CPU: a thread with this scheduling policy (a number) and nice value, which
- * may run on the processor CPU only, and has a real-time I/O priority and a timer slack of 1 ns,
- * makes the program's first allocation after the start. So it starts the control thread. The
- * program prints "ready" and waits until its stdin ends.
+ * realtime.c - an unusual thread starts the control thread, because it makes the program's first
+ * allocation after the start. "realtime POLICY NICE CPU": the thread has this scheduling policy (a
+ * number) and nice value, may run on the processor CPU only, and has a real-time I/O priority and a
+ * timer slack of 1 ns. The program prints "ready" and waits until its stdin ends.
  */
 #include <pthread.h>
 #include <sched.h>

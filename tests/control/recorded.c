@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* recorded.c - a program for MEMCTX_RECORD: it leaks at a steady rate and obeys words on standard
- * input. "fork" forks a child that leaks, too, and prints its pid; "fast" leaks fast until the
- * process is killed; "churn" allocates and frees small chunks, and after a second allocates and
- * keeps a large one; "strings" frees two million small chunks; "identify WORD" sets the identifier
- * of its named context; "drop" changes the user to 65534; "again" executes the program once more;
- * "exit" and "_exit" end it. */
+/* recorded.c - a program for MEMCTX_RECORD: it leaks about a chunk in a millisecond, as many chunks
+ * as its argument says, and obeys words on standard input. "fork" forks a child that leaks, too,
+ * and prints its pid; "fast" leaks fast until the process is killed; "churn" allocates and frees
+ * small chunks, leaks for a second, and then allocates and keeps a large one; "strings" allocates
+ * and frees two million small chunks, one at a time; "identify WORD" sets the identifier of its
+ * named context; "drop" changes the user to 65534; "again" executes the program once more; "exit"
+ * and "_exit" end it. */
 #include <memctx.h>
 #include <poll.h>
 #include <stdio.h>

@@ -15,7 +15,9 @@ RING_AT = 4096 + 2 * (1536 << 10)
 BLOCK = struct.Struct("<IIQQQ")
 PAGED_AT, PAGES_BYTES, HELD_NUMBERS = 36, 64, 5  # in a moment
 HEAD, END, DIRECTORY, MOMENT = 0x44484352, 0x44454352, 0x52444352, 0x4D4D4352
-OLDEST_S = 60 if ROUNDS <= 5 else 12  # maximum age of the last moment: 10 s, more on a busy machine
+# The library records a moment at least every 10 s. The last moment may be so many seconds old;
+# beside other suites the machine is busy.
+OLDEST_S = 60 if ROUNDS <= 5 else 12
 
 
 def checksum(data):
@@ -180,6 +182,7 @@ def functions_of(path):
     return dump, {(context["frame"] or {}).get("function") for context in dump["contexts"]}
 
 
+@contextlib.contextmanager
 def first_moments():
     """Yields a recording of a process that grew and was killed."""
     with recorded() as (target, directory):

@@ -50,13 +50,13 @@ def end_at_random(number):
 
 @test
 def recording_outlives_sigkill():
-    """After SIGKILL at a random time the recording is readable and at most 10 s old."""
+    """After SIGKILL at a random time the recording is readable, and not older than OLDEST_S."""
     end_at_random(signal.SIGKILL)
 
 
 @test
 def recording_outlives_a_crash():
-    """After SIGSEGV at a random time the recording is readable and at most 10 s old."""
+    """After SIGSEGV at a random time the recording is readable, and not older than OLDEST_S."""
     end_at_random(signal.SIGSEGV)
 
 

@@ -16,7 +16,12 @@ from recorded import (BLOCK, RING_AT, check_whole, dump_of, functions_of, moment
                       postmortem_of, read, recorded, recording_of, wait_moments)
 
 
+WIRE_VERSION_AT = 684  # offset in the head
+BLOCK_BYTES = 3000  # a test changes so many bytes of the block at offset 4096, the first directory
+
+
 def statistics_of(target):
+    """The library's statistics of its recording: name -> text of the figure."""
     text = run_cli("dump", "--self", target.pid, env=target.cli_env).stdout
     return dict(line.split()[:2] for line in text.splitlines() if line.startswith("record_"))
 
@@ -237,10 +242,6 @@ def recording_whose_file_is_spoiled():
         target.say("exit")
         target.process.wait(timeout=60)
         check_equal(postmortem_of(path)["ended"], "normally", "how it ended")
-
-
-WIRE_VERSION_AT = 684  # offset in the head
-BLOCK_BYTES = 3000  # the test changes bytes at the beginning of the block at offset 4096
 
 
 def shares_of(targets):

@@ -122,7 +122,7 @@ def frag_of_a_recording():
     of each moment, in which rounding and free room are one line, and the contexts by live bytes. A
     snapshot of a moment has the same ledger. Without the bytes in pages, that line is missing."""
     pages_at = 112 + 88  # in a moment, the offset of ledger.pages_reserved in `dump`
-    with contextlib.contextmanager(first_moments)() as new:
+    with first_moments() as new:
         path = older_recording(new)
         data = bytearray(read(path))
         moments = postmortem_of(path)["moments"]
@@ -364,7 +364,7 @@ SLEPT_AT = 112 + 8  # offset of slept_ns in a moment
 @test
 def recording_of_a_machine_that_slept():
     """@-TIME, --last and the names of marks count the time that the machine slept."""
-    with contextlib.contextmanager(first_moments)() as path:
+    with first_moments() as path:
         data = bytearray(read(path))
         moments = moments_of(data)
         for at, _, body in moments[-2:]:
@@ -472,9 +472,8 @@ def pieces_of(body, part):
     return found
 
 
+# The piece of a directory that says, for each id, from which moment on the id has its meaning.
 SINCE = 0x53444352
-
-
 STOPS = 50  # times that the process is stopped to find the last directory and the last moment
 
 

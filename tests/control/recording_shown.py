@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Recordings in memctx top, and of a process in a container."""
-import contextlib
 import json
 import os
 import shutil
@@ -18,7 +17,7 @@ from recorded import (dump_of, first_moments, functions_of, postmortem_of, read,
 def top_prints_a_recording():
     """top --batch of a recording prints its moments: totals, contexts, and growth since the moment
     before."""
-    with contextlib.contextmanager(first_moments)() as path:
+    with first_moments() as path:
         moments = postmortem_of(path)["moments"]
         done = run_cli("top", path, "--batch", "1000", "--json", "--limit", "500")
         frames = [json.loads(line) for line in done.stdout.splitlines()]
@@ -60,7 +59,7 @@ def top_prints_a_recording():
 def top_shows_a_recording():
     """top of a recording: keys move along the time axis, and sparklines show the whole recording
     with a cursor."""
-    with contextlib.contextmanager(first_moments)() as path:
+    with first_moments() as path:
         count = len(postmortem_of(path)["moments"])
         env = {**harness.clean_env(), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
         with screen.Terminal([harness.CLI, "top", path, "--interval", "0.1"], env, 24,

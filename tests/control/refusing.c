@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* refusing CALL... -- PROGRAM ARGUMENT... - runs the program under a filter that makes the named
- * system calls fail, as containers do: unshare with EPERM, close_range with ENOSYS. */
+/* refusing.c - "refusing CALL... -- PROGRAM ARGUMENT..." runs the program under a filter that makes
+ * the named system calls fail, as containers do: unshare with EPERM, close_range with ENOSYS. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A program with one thread that forks again and again, while a timer's handler forks, too. It
- * prints whether the handler has interrupted some of these forks. */
+/* signal_forks.c - a program with one thread that forks again and again, while a timer's handler
+ * forks, too. It prints whether the handler has interrupted some of these forks. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* sparse CHUNKS STAYS - makes CHUNKS chunks, frees all but every STAYS-th, and waits in a read. For
- * each line on standard input it makes and frees a chunk, and checks the content of the others. At
- * the end of input it frees all. */
+/* sparse.c - "sparse CHUNKS STAYS" makes CHUNKS chunks, frees all but every STAYS-th, and waits in
+ * a read. For each line on standard input it makes and frees a chunk, and checks the content of the
+ * others. At the end of input it frees all. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* After a line on standard input, gives up root by system call instructions of its own, which no
- * library sees, and polls for the end of the input. With the word "capabilities": gives up all
- * capabilities except number 5, and stays root. */
+/* unseen_user.c - after a line on standard input, gives up root by system call instructions of its
+ * own, which no library sees, and polls for the end of the input. With the word "capabilities" it
+ * gives up all capabilities except number 5, and stays root. */
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>

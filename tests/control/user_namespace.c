@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* user_namespace FIRST OUTER INNER PROGRAM... - executes the program as user INNER of a new user
- * namespace, in which the ids from FIRST on are those from OUTER on. Needs root. */
+/* user_namespace.c - "user_namespace FIRST OUTER INNER PROGRAM..." executes the program as user
+ * INNER of a new user namespace, in which the ids from FIRST on are those from OUTER on. Needs
+ * root. */
 #include <grp.h>
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
+ * waits.c - waits in functions of libc, in which the library may start its control thread.
+ *
  * waits NAME       waits in the function NAME until the process is killed
  * waits short      waits shortly in each function; prints the number of threads
  * waits same       prints what the functions return, which must be equal with and without memctx
@@ -7,6 +9,8 @@
  * waits ready      prints the results and the number of threads of waits that end at once
  * waits places     waits where the library must start no thread, then where it may; prints the
  *                  number of threads after each
+ * waits old        in a process older than 0.5 s, prints the number of threads after calls that
+ *                  cannot wait, after short waits, and after a long wait
  * waits poll-once  prints the result of one poll with time-out 0
  * waits plt NAME   like waits NAME; fails unless the address of malloc is that of a jump in the
  *                  program, which it is in a program that is linked with -no-pie
@@ -459,11 +463,12 @@ static void call_forking_handler(void) {
 static void tell_places(void) {
     struct timespec age = {.tv_nsec = 30000000};
     int status;
-    syscall(SYS_nanosleep, &age, NULL); /* in an older process, a slow malloc starts the thread */
+    /* In a process older than 20 ms, a malloc that finds no free block starts the thread. */
+    syscall(SYS_nanosleep, &age, NULL);
     pid_t child = vfork();
     if (!child) {
         accept(-1, NULL, NULL);
-        free(malloc(9000)); /* takes the library's slow way, which starts the thread elsewhere */
+        free(malloc(9000)); /* finds no free block: elsewhere this would start the thread */
         _exit(0);
     }
     waitpid(child, &status, 0);

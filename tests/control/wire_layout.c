@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints the sizes, offsets and constants of wire.h as JSON for the Python client, which has none
- * of its own. */
+/* wire_layout.c - prints the sizes, offsets and constants of wire.h as JSON for the Python client,
+ * which has none of its own. */
 #include <stddef.h>
 #include <stdio.h>
 
