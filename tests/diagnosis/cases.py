@@ -8,11 +8,12 @@ import socket
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
 from planted import (PLAIN, PLANTED, SEVERE, SETTINGS, ALARMING, CHUNKS_TOGETHER, doctor, looks,
-                     planted, check_first, installed,
-                     command, found_at)
+                     planted, check_first, installed, found_at)
 
 
 def plant(case, wrapper, ident, function):
+    """Registers a test: the first finding about this case of planted.cc has the id `ident` and
+    blames `function`."""
     def run():
         with runtime_dir() as directory, planted(directory, case, wrapper,
                                                  **SETTINGS.get(case, {})) as target:
@@ -35,6 +36,7 @@ for planted_case, (planted_id, culprit) in PLANTED.items():
 
 
 def check_healthy(target, from_look=1):
+    """Checks that doctor raises no alarm at any look of the program, from look `from_look` on."""
     count = 0
     for found in looks(target):
         count += 1
@@ -51,7 +53,8 @@ def keep_healthy(case):
     def run():
         with runtime_dir() as directory, planted(directory, case) as target:
             return check_healthy(target)
-    # A vocabulary grows more and more slowly. A machine that becomes slower meanwhile hides that.
+    # A vocabulary grows more and more slowly. A machine whose speed changes meanwhile can hide
+    # that.
     test_named(f"healthy-{case}")(harness.in_tries(run) if "vocabulary" in case else run)
 
 
@@ -127,8 +130,8 @@ def keep_real(name, argv):
     test_named(f"healthy-{name}")(run)
 
 
-for real, command in REAL.items():
-    keep_real(real, command)
+for real, words in REAL.items():
+    keep_real(real, words)
 
 
 def check_round(target, count):

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * causes.c - programs in which one cause makes several call paths grow, and one with two causes.
+ * causes.c - programs in which one cause makes several call paths hold memory, or several causes.
  *
  *     causes sessions   1 of 50 sessions stays; each has four chunks, made in four functions
  *     causes requests   parts of requests, made below one function, are never freed
@@ -13,6 +13,8 @@
  *
  * It prints "look" and waits for a line, as planted.cc does.
  */
+#include "looks.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +22,6 @@
 #define NOINLINE __attribute__((noinline))
 
 static void *volatile kept;
-
-static void look(void) {
-    char line[16];
-    printf("look\n");
-    fflush(stdout);
-    if (!fgets(line, sizeof line, stdin))
-        exit(1);
-}
 
 NOINLINE static void *xmalloc(size_t bytes) {
     void *chunk = malloc(bytes);
@@ -90,7 +84,7 @@ static void sessions(void) {
         free(all[i]);
     }
     look();
-    /* A thread obeys a memctx trim when it next needs a page. */
+    /* If a trim found this thread busy, the thread gives its part back with its next malloc. */
     for (int i = 0; i < 1000; i++)
         kept = body_parse();
     look();
@@ -127,13 +121,6 @@ static void requests(void) {
         look();
     }
 }
-
-/* --- all in main ----------------------------------------------------------------------------- */
-
-struct order {
-    char *customer, *items[2];
-    char rest[300];
-};
 
 /* --- buffers with headers -------------------------------------------------------------------- */
 
@@ -240,52 +227,71 @@ NOINLINE static void *label_keep(void) {
     return label;
 }
 
+/* --- cases in main itself: no other function of the program is common to all their paths ---- */
+
+struct order {
+    char *customer, *items[2];
+    char rest[300];
+};
+
+enum { ORDERS = 60000, PASSING = 1000000 };
+
 int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(void);
+    } cases[] = {{"sessions", sessions},
+                 {"requests", requests},
+                 {"buffers", buffers},
+                 {"frames", frames},
+                 {"titles", titles}};
     const char *what = argc > 1 ? argv[1] : "";
-    if (strcmp(what, "sessions") == 0)
-        sessions();
-    else if (strcmp(what, "requests") == 0)
-        requests();
-    else if (strcmp(what, "buffers") == 0)
-        buffers();
-    else if (strcmp(what, "frames") == 0)
-        frames();
-    else if (strcmp(what, "titles") == 0)
-        titles();
-    enum { COUNT = 60000 };
-    static struct order *all[COUNT];
-    for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {
-        all[i] = xmalloc(sizeof *all[i]);
-        all[i]->customer = xmalloc(200);
-        for (int k = 0; k < 2; k++)
-            all[i]->items[k] = xmalloc(150);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (strcmp(what, cases[i].name) == 0) {
+            cases[i].run();
+            return 0;
+        }
     }
-    for (int i = 0; i < COUNT && strcmp(what, "main") == 0; i++) {
-        if (i % 50 == 0)
-            continue;
-        free(all[i]->customer);
-        free(all[i]->items[0]);
-        free(all[i]->items[1]);
-        free(all[i]);
-    }
-    if (strcmp(what, "main") == 0)
+    if (strcmp(what, "main") == 0) {
+        static struct order *all[ORDERS];
+        for (int i = 0; i < ORDERS; i++) {
+            all[i] = xmalloc(sizeof *all[i]);
+            all[i]->customer = xmalloc(200);
+            for (int k = 0; k < 2; k++)
+                all[i]->items[k] = xmalloc(150);
+        }
+        for (int i = 0; i < ORDERS; i++) {
+            if (i % 50 == 0)
+                continue;
+            free(all[i]->customer);
+            free(all[i]->items[0]);
+            free(all[i]->items[1]);
+            free(all[i]);
+        }
         look();
-    for (int round = 0; round < 4 && strcmp(what, "two") == 0; round++) {
-        for (int i = 0; i < 30000; i++)
-            kept = cache_fill(round);
-        for (int i = 0; i < 40000; i++)
-            kept = log_keep(round);
-        look();
+        return 0;
     }
-    enum { PASSING = 1000000 };
-    static void *passing[PASSING];
-    for (int i = 0; i < PASSING && strcmp(what, "shared") == 0; i++) {
-        passing[i] = xmalloc(48);
-        kept = i % 500 == 0 ? name_keep() : i % 500 == 7 ? label_keep() : kept;
+    if (strcmp(what, "two") == 0) {
+        for (int round = 0; round < 4; round++) {
+            for (int i = 0; i < 30000; i++)
+                kept = cache_fill(round);
+            for (int i = 0; i < 40000; i++)
+                kept = log_keep(round);
+            look();
+        }
+        return 0;
     }
-    for (int i = 0; i < PASSING; i++)
-        free(passing[i]);
-    if (strcmp(what, "shared") == 0)
+    if (strcmp(what, "shared") == 0) {
+        static void *passing[PASSING];
+        for (int i = 0; i < PASSING; i++) {
+            passing[i] = xmalloc(48);
+            kept = i % 500 == 0 ? name_keep() : i % 500 == 7 ? label_keep() : kept;
+        }
+        for (int i = 0; i < PASSING; i++)
+            free(passing[i]);
         look();
-    return 0;
+        return 0;
+    }
+    fprintf(stderr, "causes: no such case\n");
+    return 2;
 }

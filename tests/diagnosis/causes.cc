@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * causes.cc - C++ programs in which one cause makes several call paths, or libstdc++, grow.
+ * causes.cc - C++ programs in which one cause makes several call paths hold memory.
  *
  *     causes-cc orders    orders with strings, a vector and a map are never dropped
  *     causes-cc strings   one function keeps strings, which libstdc++ allocates
  *     causes-cc threads   four threads open sessions of several parts, of which 1 in 40 stays
+ *
+ * It prints "look" and waits for a line.
  */
-#include <cstdio>
-#include <cstdlib>
+#include "looks.h"
+
 #include <cstring>
 #include <map>
 #include <memory>
@@ -16,14 +18,6 @@
 #include <vector>
 
 namespace {
-
-void look() {
-    char line[16];
-    puts("look");
-    fflush(stdout);
-    if (!fgets(line, sizeof line, stdin))
-        exit(1);
-}
 
 struct Order {
     std::string customer;

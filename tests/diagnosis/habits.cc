@@ -1,15 +1,29 @@
 // SPDX-License-Identifier: MIT
-// habits.cc - servers that handle requests through a pointer to a handler. Faulty: `errors` are
-// kept by the path of errors alone, `replies` are cached by a key that never comes twice,
-// `listeners` stay after their windows, `trees` own themselves, `polygons` are deleted without
-// their members, `filters` are compiled for each user, `timeouts` are cancelled but stay in their
-// queue, `actors` stay for those who watch them, `metrics` have a label for each user, `tasks` and
-// `failures` are kept by a function that the handler calls several times, the last time by a tail
-// call, `buffers` are not all given back, `orders` rise and fall and forget some of their rows.
-// Healthy: `lines` are strings that keep their capacity,
-// `leases` end after a time, `generations` are copied, `rooms` keep their newest messages, `undo`
-// has a limit, `bytes` is a cache with a limit, `baskets` rise and fall, and their rows are freed
-// later than the baskets. Each prints "look" and waits for a line.
+// habits.cc - servers that handle requests through a pointer to a handler, each with one habit.
+//
+//     errors       are kept, by the path of errors alone
+//     replies      are cached by a key that never comes twice
+//     listeners    stay after their windows
+//     trees        own themselves
+//     polygons     are deleted without their members
+//     filters      are compiled for each user
+//     timeouts     are cancelled, but stay in their queue
+//     actors       stay for those who watch them
+//     metrics      have a label for each user
+// tasks are kept by a function that the handler calls twice, the last time by a tail call
+//     failures     likewise, by a function that the handler calls three times
+//     buffers      are not all given back
+//     orders       rise and fall, and forget some of their rows
+//   healthy:
+//     lines        are strings that keep their capacity
+//     leases       end after a time
+//     generations  are copied
+//     rooms        keep their newest messages
+//     undo         has a limit
+//     bytes        is a cache with a limit
+//     baskets      rise and fall; their rows are freed later than the baskets
+//
+// Each prints "look" and waits for a line.
 #include "looks.h"
 
 #include <cstdint>

@@ -2,8 +2,8 @@
 /*
  * history.c - programs for the marks of MEMCTX_MARKS: `late` leaks evenly from 0.7 s on, `cache`
  * fills a table and then replaces entries, `reserves` leaks chunks of which it touches one OS page
- * of sixteen. Each prints "look" after 2 s, and goes on until a line comes. The number of chunks
- * depends on the clock.
+ * of sixteen, `work` keeps nothing. Each prints "look" after 2 s, and goes on until a line comes.
+ * The number of chunks depends on the clock.
  */
 #include <poll.h>
 #include <stdbool.h>

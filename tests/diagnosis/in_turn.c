@@ -10,11 +10,11 @@
  *     in-turn shards     three large chunks, the last of which is made larger by a tail call
  *     in-turn folders    a recursion that is deeper than a path keeps one chunk of four
  *     in-turn tokens     beside a large cache, one small chunk of 300 is never freed
- *     in-turn once       maps much memory in the first interval, and then a little each time
  *   healthy:
  *     in-turn rotated    a text to which three functions add is freed when it is long enough
  *     in-turn emptied    such a text is emptied, and keeps its size
  *     in-turn messages   buffers grow to the size of their largest message
+ *     in-turn once       maps much memory in the first interval, and then a little each time
  */
 #include "looks.h"
 
@@ -47,8 +47,8 @@ struct text {
     size_t used, size;
 };
 static struct text journal, rooms[40];
-static size_t
-    step_part; /* a text grows by 4 KiB, and by 1/step_part of its size if that is not 0 */
+/* A text grows by 4 KiB, and by 1/step_part of its size if step_part is not 0. */
+static size_t step_part;
 
 KEEP static void text_add(struct text *text, size_t bytes) {
     if (text->used + bytes > text->size) {

@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: MIT
-// kinds.cc - programs of kinds that the other files do not have. Healthy: `wheel` has timers that
-// end after a random time, `routes` replaces some entries of a table that it copies, `simulation`
-// has about as many events at all times, `frames` makes as many things as end. Holders, which are
-// healthy: `dictionary`, `packets` (a free list of its own), `workers` (48 threads), `countries` (a
-// function that ends in a tail call of strdup). Faulty: `locales` that are not freed, `locals` of
-// threads without a destructor, `shapes` that are cloned and freed without their members,
-// `requests` that fail and free nothing, `expressions` that are compiled for each request. Each
-// prints "look" and waits for a line, the healthy ones eight times, the others for ever.
+// kinds.cc - programs of kinds that the other files do not have.
+//
+//   healthy:
+//     wheel        timers that end after a random time
+//     routes       copies a table and replaces some entries of the copy
+//     simulation   has about as many events at all times
+//     frames       makes about as many things as end
+//   healthy, and one function holds most of the memory:
+//     dictionary   texts in a vector
+//     packets      packets that the program keeps in a free list of its own
+//     workers      buffers of 48 threads
+//     countries    texts of a function that ends in a tail call of strdup
+//   faulty:
+//     locales      are not freed
+//     locals       of threads have no destructor
+//     shapes       are cloned, and freed without their members
+//     requests     that fail free nothing
+//     expressions  are compiled for each request
+//
+// Each prints "look" and waits for a line: the healthy ones eight times, the others for ever.
 #include "looks.h"
 
 #include <clocale>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// looks.h - functions that programs of this suite share, in C and in C++.
+// looks.h - what programs of this suite share, in C and in C++: look() and random numbers.
 #ifndef MEMCTX_DIAGNOSIS_LOOKS_H
 #define MEMCTX_DIAGNOSIS_LOOKS_H
 
@@ -11,7 +11,7 @@
 #define KEEP __attribute__((noinline))
 
 // Lets the test look at this process: prints "look" and waits for a line. Ends the process when the
-// test has closed the pipe.
+// test has closed the pipe. Allocates nothing: stdio would allocate a buffer for each stream.
 static inline void look(void) {
     char byte;
     if (write(1, "look\n", 5) != 5)

@@ -9,7 +9,7 @@ import threading
 import time
 
 import harness
-from harness import Failure, Target, check, check_equal, run_cli, runtime_dir, test
+from harness import Target, check, check_equal, run_cli, runtime_dir, test
 from more_cases import more_c, more_cc
 from planted import ALARMING, command, doctor
 
@@ -91,11 +91,9 @@ def hear_terminal(terminal, wanted, heard):
     """Reads from the terminal until `wanted` has come."""
     deadline = time.monotonic() + harness.PATIENCE_S
     while wanted not in b"".join(heard):
-        if time.monotonic() > deadline or not select.select([terminal], [], [], 1)[0]:
-            if time.monotonic() > deadline:
-                raise Failure(f"no {wanted} on the terminal: {heard}")
-            continue
-        heard.append(os.read(terminal, 4096))
+        check(time.monotonic() < deadline, f"no {wanted} on the terminal: {heard}")
+        if select.select([terminal], [], [], 1)[0]:
+            heard.append(os.read(terminal, 4096))
 
 
 def hear_the_rest(terminal, heard):
@@ -107,6 +105,8 @@ def hear_the_rest(terminal, heard):
 
 
 def keep_progress(*words):
+    """Checks that a command that waits for its input says so on a terminal, and removes that line
+    when the rest of the input has come."""
     with runtime_dir() as directory:
         snapshot = snapshot_of(directory)
         terminal, end = pty.openpty()
@@ -138,6 +138,8 @@ def a_terminal_shows_what_frag_waits_for():
 
 @test
 def a_file_gets_no_progress():
+    """A command whose standard error is a file writes no progress there, however long it waits. (On
+    a terminal it would write after 1 s.)"""
     with runtime_dir() as directory:
         snapshot = snapshot_of(directory)
         with open(os.path.join(directory, "said"), "w+b") as said:

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Takes memory without malloc: mapper KIND BYTES_A_SECOND [FILE]. Prints "look" after 3 s and ends
- * when its standard input does.
+ * mapper.c - takes memory of one kind at a fixed rate, mostly without malloc.
  *
- * Growing kinds: maps (mappings), heap (brk), stacks (threads that wait for ever), unjoined
- * (threads that nobody joins), memfd, tmpfs. Healthy kinds: buffer (fills a private mapping), cache
- * (fills a shared one), file (reads a mapped file), sawtooth, breathing (a level at random),
- * plateau, chunk (fills one chunk of malloc).
+ * mapper KIND BYTES_A_SECOND [FILE] prints "look" after 3 s, and ends at a line on standard input
+ * or at its end. Growing kinds: maps (mappings), heap (brk), stacks (threads that wait for ever),
+ * unjoined (threads that nobody joins), memfd, tmpfs. Healthy kinds: buffer (fills a private
+ * mapping), cache (fills a shared one), file (reads a mapped file), sawtooth, breathing (a level at
+ * random), plateau, chunk (fills one chunk of malloc).
  */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,11 +68,12 @@ static void pool_set(size_t level) {
         pool[pooled++] = map_private();
 }
 
-static void fill(const char *start, size_t made, const char *read_only) {
-    char *at = (char *)start + made % ROOM;
-    if (!read_only)
+/* Reads or writes the next part of the room, so that it becomes resident. */
+static void fill(size_t made, bool only_read) {
+    char *at = room + made % ROOM;
+    if (!only_read)
         memset(at, 1, STEP);
-    for (size_t i = 0; read_only && i < STEP; i += 4096)
+    for (size_t i = 0; only_read && i < STEP; i += 4096)
         (void)*(volatile char *)(at + i);
 }
 
@@ -96,7 +98,7 @@ static size_t take(const char *kind, size_t made) {
     } else if (strcmp(kind, "breathing") == 0) {
         pool_set(POOL / 2 + (size_t)rand() % (POOL / 2));
     } else {
-        fill(room, made, strcmp(kind, "file") == 0 ? kind : NULL);
+        fill(made, strcmp(kind, "file") == 0);
     }
     return STEP;
 }

@@ -47,8 +47,9 @@ def check_mapped_growth(found, kind, place):
 
 
 def keep_mapped_growth(case, kind, place, start=more_c, culprit=None, growth=None, ends=""):
-    """`growth` is what doctor says of the growth of chunks of malloc; the finding's evidence has to
-    match `ends` at its end."""
+    """Registers a test: doctor's first finding is growth of this kind of memory, in a mapping that
+    matches `place`, through the function `culprit`. A finding about chunks of malloc must match
+    `growth`; the evidence of the first finding must match `ends` at its end."""
     def run():
         with runtime_dir() as directory, start(directory, case) as target:
             found = watched(target)
@@ -126,6 +127,8 @@ def grows_elsewhere_python():
 
 
 def keep_mapped_diff(case, key, says, start=more_c):
+    """Registers a test: `diff` of two dumps of a program whose memory without malloc grows tells
+    this growth in the figure `key`, and nothing else grows."""
     def run():
         with runtime_dir() as directory, start(directory, case) as target:
             check_equal(target.hear(), "look", "what the program says")
@@ -477,7 +480,8 @@ def waste_of_buffers_is_what_they_touched():
         check(first["bytes"] > free / 2, f"of {free} bytes that are free: {first}")
         held = pinner(target, "buffer_new")
         trimmed = command(target, "trim", target.pid, held["context"])
-        target.say("malloc")  # the thread gives its pages back at its next malloc
+        # If the thread was busy at the trim, it gives its pages back at its next malloc.
+        target.say("malloc")
         check_equal(target.hear(), "look", "what the program says")
         came = trimmed["rss_before_bytes"] - (harness.rss_kib(target.pid) << 10)
         predicted = held["what_if"]["trim_bytes"]

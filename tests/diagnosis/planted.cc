@@ -644,7 +644,7 @@ static void handed() { // two threads allocate; the first frees half of the seco
         &theirs);
     while (!__atomic_load_n(&theirs.back(), __ATOMIC_ACQUIRE))
         usleep(1000);
-    usleep(10000);
+    usleep(10000); // the other thread is in pause now
     for (auto &job : mine)
         job = handler_scratch(64);
     for (size_t i = 0; i < theirs.size(); i += 2)
@@ -806,7 +806,7 @@ static void sawtooth() { // a load that rises and falls each day, with an early 
     }
 }
 
-static void days() { // an equal load each day
+static void days() { // nearly the same load each day
     std::vector<char *> orders;
     static const size_t load[] = {3000, 9000, 20000, 9000};
     for (int round = 0; round < 14; round++) {

@@ -35,7 +35,8 @@ PLAIN = ("one-buffer", "few-large", "wider", "waves", "one-dip")
 SEVERE = ("survivors", "plugins", "recursion", "one-buffer", "few-large", "wider", "waves",
           "one-dip")
 ALARMING = ("warning", "critical")
-# case -> chunks that the first finding must join. The recursion leaks 11 700, at any depth.
+# case -> chunks that the first finding must join. From the first look to the last, the recursion
+# leaks 11 700 chunks, at all depths together.
 CHUNKS_TOGETHER = {"leaky-recursion": 11000}
 # Cases that need a setting. With a freelist, memory that is allocated and freed in turns is kept.
 SETTINGS = {"thrashing": {"MEMCTX_FREELIST_KIB": "0"}}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * planted_more.c - programs in C with one fault each, for more_cases.py.
+ * planted_more.c - programs in C with one fault each, which planted.cc does not have.
  *
- * planted_more CASE prints "look" when doctor is to look at it. Cases that work on, like a server,
- * end at a line on stdin or at its end.
+ * planted_more CASE prints "look" when doctor is to look at it. Cases that work on meanwhile, like
+ * a server (go_on), end at a line on stdin; the others, at the end of stdin at the latest.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -255,8 +255,7 @@ static void collects(void) {
     go_on(collector);
 }
 
-/* --- memory that the program never touches
- * ------------------------------------------------------------- */
+/* --- memory that the program never touches ---------------------------------------------------- */
 
 #define SLEEPERS 500
 
@@ -319,6 +318,13 @@ APART static void rows_blue(void) {
     for (int i = 0; i < 55000; i++)
         row_make(641, 0);
     __asm__ volatile("");
+}
+
+static void callers(void) { /* two functions make rows just above 640 bytes */
+    rows_red();
+    rows_blue();
+    say_look();
+    told_within(-1);
 }
 
 /* rows COUNT LEAST MOST ALIGNMENT ORDER: rows of LEAST to MOST bytes are replaced, in the order of
@@ -489,6 +495,7 @@ int main(int argc, char **argv) {
         {"handed-back", handed_back},
         {"collects", collects},
         {"sleepers", sleepers},
+        {"callers", callers},
         {"labels", labels},
         {"sectors", sectors},
         {"buffers", buffers},
@@ -498,13 +505,6 @@ int main(int argc, char **argv) {
     };
     if (argc > 3 && strcmp(argv[1], "paths") == 0) {
         paths(argv + 2);
-        return 0;
-    }
-    if (argc > 1 && strcmp(argv[1], "callers") == 0) {
-        rows_red();
-        rows_blue();
-        say_look();
-        told_within(-1);
         return 0;
     }
     if (argc > 6 && strcmp(argv[1], "rows") == 0) {

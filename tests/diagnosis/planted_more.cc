@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// planted_more.cc - programs in C++ with one fault each, for more_cases.py.
+// planted_more.cc - programs in C++ with one fault each, which planted.cc does not have.
 //
-// planted_more CASE prints "look" when doctor is to look at it. Cases that work on, like a server,
-// end at a line on stdin or at its end.
+// planted_more CASE prints "look" when doctor is to look at it. Cases that work on meanwhile, like
+// a server (go_on), end at a line on stdin; the others, at the end of stdin at the latest.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -165,8 +165,7 @@ template <typename Sample> static void samples() {
     }
 }
 
-// --- very many call paths, without any recursion
-// ----------------------------------------------------
+// --- very many call paths, without any recursion ------------------------------------------------
 
 static int left_chunks;
 

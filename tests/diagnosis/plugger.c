@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* plugger FILE FOLDER - loads 10 copies of the library FILE, one after the other, before each
- * "look", of which there are five. */
+/* plugger.c - a program with plug-ins: "plugger FILE FOLDER" prints "look" five times, and before
+ * each of these it loads 10 copies of the library FILE, one after the other. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -40,6 +40,29 @@ def taken():
 FIGURES = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
 
 
+def looks_of(dump):
+    """For each look, the rows of its contexts: those of each mark, and last those of the dump."""
+    return [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]
+
+
+def figures_of(row):
+    """The figures of a row of looks_of: a mark has one set, a dump has a context's own and those of
+    its subtree."""
+    return (row["self"], row["total"]) if "self" in row else (row,)
+
+
+def growth_in(found):
+    """Severity and evidence of the findings about growth."""
+    return [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+
+
+def check_alarm(found, alarming, case):
+    """Checks whether one of the findings about growth is an alarm."""
+    growth = growth_in(found)
+    check_equal(any(severity in ALARMING for severity, _ in growth), alarming,
+                f"alarm about {case}: {growth}")
+
+
 def leave_out_work(dump, found):
     """Removes the contexts of the work from the marks, as a mark does that is short of room."""
     work = [one["id"] for one in found[WORK]]
@@ -276,10 +299,9 @@ def shape_leak_of_little_in_a_large_process():
 
 def come_and_go(dump, found):
     """Makes 1000 records come and go between two marks."""
-    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] +
-                                  [dump["contexts"]]):
+    for number, rows in enumerate(looks_of(dump)):
         row = next(one for one in rows if one["id"] == found[KEPT][0]["id"])
-        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+        for figures in figures_of(row):
             figures["allocs"] += 1000 * number
             figures["frees"] += 1000 * number
 
@@ -297,9 +319,7 @@ def shape_leak_with_a_reset():
     none."""
     for case, alarming in (("leak", True), ("keys", False)):
         found, _ = looked(SHAPES[case][1], change=reset_last)
-        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming,
-                    f"alarm about {case}: {growth}")
+        check_alarm(found, alarming, case)
 
 
 def in_module(path, mib, size=400):
@@ -314,9 +334,9 @@ def in_module(path, mib, size=400):
         for context in dump["contexts"]:
             if context["frame"] and context["frame"].get("module") == old:
                 context["frame"]["module"] = path
-        for rows_of in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+        for rows_of in looks_of(dump):
             for row in (row for row in rows_of if row["id"] in kept):
-                for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                for figures in figures_of(row):
                     taken_bytes = figures["requested_bytes"] * (mib << 20) // whole
                     figures.update(requested_bytes=taken_bytes, live_chunks=taken_bytes // size,
                                    allocs=taken_bytes // size)
@@ -325,9 +345,9 @@ def in_module(path, mib, size=400):
 
 def thrice(dump, found):
     """Makes the path of the records allocate three chunks for each one that stays."""
-    for rows_of in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+    for rows_of in looks_of(dump):
         for row in (row for row in rows_of if row["id"] == found[KEPT][0]["id"]):
-            for figures in (row["self"], row["total"]) if "self" in row else (row,):
+            for figures in figures_of(row):
                 figures["allocs"] = 3 * figures["live_chunks"]
                 figures["frees"] = 2 * figures["live_chunks"]
 
@@ -339,9 +359,9 @@ def shape_one_of_three_chunks_stays():
     for sizes, alarming in (([1000 * (1 - math.exp(-t / 6)) for t in range(1, 17)], False),
                             (range(10, 170, 10), True)):
         found, _ = looked(rows(range(1, 17), sizes), change=thrice)
-        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        growth = growth_in(found)
         check("one of 3 chunks stays" in growth[0][1], f"{growth}")
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{growth}")
+        check_alarm(found, alarming, sizes)
 
 
 @test
@@ -420,12 +440,11 @@ def shape_slots_that_a_program_without_other_work_fills():
     for replaced, alarming in ((True, False), (False, True)):
         def change(dump, found, replaced=replaced):
             kept, work = found[KEPT][0]["id"], [one["id"] for one in found[WORK]]
-            for number, rows_of in enumerate([mark["contexts"] for mark in dump["marks"]] +
-                                             [dump["contexts"]]):
+            for number, rows_of in enumerate(looks_of(dump)):
                 chunks = live[number] if replaced else 300 + 300 * number
                 allocs = 364 * (number + 1) if replaced else chunks
                 for row in (row for row in rows_of if row["id"] in (kept, *work)):
-                    for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                    for figures in figures_of(row):
                         if row["id"] == kept:
                             figures.update(live_chunks=chunks, allocs=allocs,
                                            frees=allocs - chunks, requested_bytes=1651 * chunks)
@@ -433,28 +452,25 @@ def shape_slots_that_a_program_without_other_work_fills():
                             figures.update(live_chunks=0, allocs=number, frees=number,
                                            requested_bytes=0)
         found, _ = looked(rows((1.9, 3.0, 4.2, 4.9), (1, 2, 3, 4)), change=change)
-        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{replaced}: {growth}")
+        check_alarm(found, alarming, replaced)
 
 
 @test
 def shape_few_frames():
-    """Three buffers of two sizes, of which one is replaced at each look, are no leak. A leak of as
-    many chunks that stay is one."""
+    """A path that keeps one to four buffers of two sizes, and replaces one or two between looks,
+    does not leak. A path whose chunks all stay leaks, although it has as many."""
     for made, alarming in ((True, False), (False, True)):
         def change(dump, found, made=made):
             kept, chunks = found[KEPT][0]["id"], (1, 2, 2, 3, 3, 3, 4)
-            for number, rows_of in enumerate([mark["contexts"] for mark in dump["marks"]] +
-                                             [dump["contexts"]]):
+            for number, rows_of in enumerate(looks_of(dump)):
                 row = next(one for one in rows_of if one["id"] == kept)
-                for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                for figures in figures_of(row):
                     live = chunks[number]
                     allocs = 10 + 2 * number if made else live
                     figures.update(live_chunks=live, allocs=allocs, frees=allocs - live,
                                    requested_bytes=(6 * live - (number in (2, 4))) << 20)
         found, _ = looked(rows(EVEN[:7], range(1, 8)), change=change)
-        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{made}: {growth}")
+        check_alarm(found, alarming, made)
 
 
 def many_threads(dump, found):
@@ -490,9 +506,7 @@ def shape_records_that_come_and_go():
     for alarming, counts in ((False, (9000, 9002, 9035, 9040, 9060)),
                              (True, (9000, 9015, 9030, 9045, 9060))):
         found, _ = looked(rows(EVEN[:5], counts), change=come_and_go)
-        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming,
-                    f"alarm about {counts}: {growth}")
+        check_alarm(found, alarming, counts)
 
 
 def replace(dump, found):
@@ -500,10 +514,9 @@ def replace(dump, found):
     replace one."""
     kept = found[KEPT][0]["id"]
     last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
-    for number, rows in enumerate([mark["contexts"] for mark in dump["marks"]] +
-                                  [dump["contexts"]]):
+    for number, rows in enumerate(looks_of(dump)):
         row = next(one for one in rows if one["id"] == kept)
-        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+        for figures in figures_of(row):
             figures["allocs"] = last * number // 2 + last // 100
             figures["frees"] = figures["allocs"] - figures["live_chunks"]
 
@@ -516,19 +529,17 @@ def shape_slots_that_are_filled_at_random():
     for alarming, sizes in ((False, (1, 207, 312, 390, 442, 458, 492)),
                             (True, (1, 207, 237, 261, 291, 315, 345))):
         found, _ = looked(rows(seconds, sizes), change=replace)
-        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming,
-                    f"alarm about {sizes}: {growth}")
+        check_alarm(found, alarming, sizes)
 
 
 def small_chunks_go(dump, found):
     """Makes the work free a chunk of one byte for each record that is kept."""
     kept, work = found[KEPT][0]["id"], found[WORK][0]["id"]
     last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
-    for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+    for rows in looks_of(dump):
         live = {row["id"]: row.get("self", row)["live_chunks"] for row in rows}
         row = next(one for one in rows if one["id"] == work)
-        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+        for figures in figures_of(row):
             figures["live_chunks"] = figures["requested_bytes"] = last - live[kept] + 100
             figures["frees"] = figures["allocs"] - figures["live_chunks"]
 
@@ -545,9 +556,9 @@ def shape_small_chunks_that_go_as_large_ones_come():
 def number_chunks(dump, found):
     """Sets the chunks of the kept record: 1000 at first, and one more at each rise of its bytes."""
     kept, chunks, before = found[KEPT][0]["id"], 1000, 0
-    for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+    for rows in looks_of(dump):
         row = next(one for one in rows if one["id"] == kept)
-        for figures in (row["self"], row["total"]) if "self" in row else (row,):
+        for figures in figures_of(row):
             chunks += figures["requested_bytes"] > before > 0
             before = figures["requested_bytes"]
             figures["live_chunks"], figures["allocs"], figures["frees"] = chunks, chunks + 50, 50
@@ -587,8 +598,7 @@ def shape_words_for_doubtful_growth():
 def shape_cache_whose_entries_have_two_chunks():
     """A cache whose entries have two chunks of different paths is no alarm: the second path's
     allocations are not taken for a load."""
-    growth = [(one["severity"], one["evidence"])
-              for one in looked(SHAPES["keys"][1], change=keep_work)[0] if one["id"] == "growth"]
+    growth = growth_in(looked(SHAPES["keys"][1], change=keep_work)[0])
     check(growth and not [one for one in growth if one[0] in ALARMING], f"growth: {growth}")
 
 
@@ -608,12 +618,11 @@ def beside_falling(shares, wrapped=False):
             one["self"] = dict.fromkeys(one["self"], 0)
         if not wrapped:
             work["frame"] = site
-        for share, rows in zip(shares, [mark["contexts"] for mark in dump["marks"]] +
-                               [dump["contexts"]], strict=True):
+        for share, rows in zip(shares, looks_of(dump), strict=True):
             for row in rows if rows is not dump["contexts"] else ():
                 row["id"] = new.get(row["id"], row["id"])
             row = next(one for one in rows if one["id"] == new.get(work["id"], work["id"]))
-            for figures in (row["self"], row["total"]) if "self" in row else (row,):
+            for figures in figures_of(row):
                 figures["requested_bytes"] = round(size * share)
                 figures["live_chunks"] = round(chunks * share)
                 figures["frees"] = figures["allocs"] - figures["live_chunks"]
@@ -629,10 +638,7 @@ def shape_leak_beside_memory_that_was_freed():
     for shares, wrapped, alarming in ((once, False, True), (always, False, False),
                                       (always, True, True)):
         found, _ = looked(SHAPES["leak"][1], change=beside_falling(shares, wrapped))
-        growth = [(one["severity"], one["evidence"], one["path"])
-                  for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming,
-                    f"{shares}, {wrapped}: {growth}")
+        check_alarm(found, alarming, f"{shares}, {wrapped}")
 
 
 @test
@@ -642,9 +648,7 @@ def shape_cache_that_is_filled_and_then_replaced():
     does not grow. A path that grows by twice as much leaks."""
     for alarming, filled in ((False, (0, 0.3, 0.6, 0.4, 0.2)), (True, (0, 0.3, 0.6, 0.5, 0.4))):
         found, _ = looked(SHAPES["leak"][1], change=beside_falling(filled))
-        growth = [(one["severity"], one["evidence"], one["path"])
-                  for one in found if one["id"] == "growth"]
-        check_equal(any(one[0] in ALARMING for one in growth), alarming, f"{filled}: {growth}")
+        check_alarm(found, alarming, filled)
 
 
 @test
@@ -659,12 +663,12 @@ def shape_leak_of_as_many_chunks_as_a_cache_replaces():
                                                                             16) + 1)
                                                                for key in ("addr", "offset")}}})
         last = next(one for one in dump["contexts"] if one["id"] == kept)["self"]["live_chunks"]
-        for rows in [mark["contexts"] for mark in dump["marks"]] + [dump["contexts"]]:
+        for rows in looks_of(dump):
             live = next(row.get("self", row)["live_chunks"] for row in rows if row["id"] == kept)
             if rows is not dump["contexts"]:
                 rows.append({**next(row for row in rows if row["id"] == work["id"]), "id": 1 << 19})
             for row in (row for row in rows if row["id"] in (work["id"], 1 << 19)):
-                for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                for figures in figures_of(row):
                     figures["live_chunks"] = live if row["id"] == 1 << 19 else last - live + 100
                     figures["requested_bytes"] = 9000 * figures["live_chunks"]
                     figures["frees"] = figures["allocs"] - figures["live_chunks"]
@@ -679,7 +683,7 @@ def shape_leak_in_marks_that_are_short_of_room():
     """A leak is an alarm also if the marks left out the contexts of the load: their allocations
     count as load."""
     found, _ = looked(SHAPES["leak-while-the-load-falls"][1], change=leave_out_work)
-    growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+    growth = growth_in(found)
     check(growth and growth[0][0] in ALARMING, f"no alarm: {growth}")
 
 

@@ -8,15 +8,16 @@
  * `line`: four call places of one function, in one line, keep many chunks. `unrolled`: each round
  * has its own call place in one line, as in a loop that the compiler unrolled. `tasks`: one thread
  * makes tasks, another thread a buffer for each. `unlike`: the other thread makes other numbers of
- * buffers. Each prints "look" four times.
+ * buffers. `served`: `serve` keeps large chunks in two paths, and calls handlers_run. Each prints
+ * "look" four times, and waits for a line each time.
  */
 #include <pthread.h>
 #include <semaphore.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "../lib/repeat.h"
+#include "looks.h"
 
 #define HANDLERS 300
 #define EACH 3 /* chunks of each call path in a round */
@@ -70,6 +71,7 @@ __attribute__((noinline)) static void handlers_burst(int round) {
     __asm__ volatile("");
 }
 
+/* In each round two other paths make PHASE chunks. */
 __attribute__((noinline)) static void parts_load(int round) {
     for (int i = 2 * round; i < 2 * round + 2; i++)
         for (int k = 0; k < PHASE; k++)
@@ -102,18 +104,12 @@ __attribute__((noinline)) static char *filled(char *chunk) {
     return memset(chunk, 'l', 45000);
 }
 
-#define KEEP kept[count++] = filled(malloc(45000))
+#define KEEP_LARGE kept[count++] = filled(malloc(45000))
 
 __attribute__((noinline)) static void line_keep(void) {
     for (int k = 0; k < 64; k++)
-        KEEP, KEEP, KEEP, KEEP;
+        KEEP_LARGE, KEEP_LARGE, KEEP_LARGE, KEEP_LARGE;
     __asm__ volatile("");
-}
-
-static void look(void) {
-    puts("look");
-    fflush(stdout);
-    getchar();
 }
 
 __attribute__((noinline)) static void stage_keep(void) {
@@ -174,10 +170,14 @@ int main(int argc, char **argv) {
         bytes = LITTLE_BYTES;
         each = LITTLE;
     }
-    if (strcmp(what, "unrolled") == 0)
+    if (strcmp(what, "unrolled") == 0) {
         unrolled();
-    else if (strcmp(what, "tasks") == 0 || strcmp(what, "unlike") == 0)
+        return 0;
+    }
+    if (strcmp(what, "tasks") == 0 || strcmp(what, "unlike") == 0) {
         tasks(strcmp(what, "unlike") == 0);
+        return 0;
+    }
     for (int round = 0; round < 4; round++) {
         if (strcmp(what, "main") == 0) {
             for (int i = 0; i < HANDLERS; i++)

@@ -18,7 +18,8 @@ def spread(directory, language, case):
 
 
 def check_recorded(target, file):
-    """The next command also works with a mark that is named like those of a recording."""
+    """Checks that the next command works also with a mark whose name begins with a dash, as the
+    marks of a recording do."""
     check_equal(run_cli("dump", target.pid, "--json", "-o", file, env=target.cli_env).returncode, 0,
                 "memctx dump")
     with open(file, encoding="utf-8") as saved:
@@ -31,6 +32,8 @@ def check_recorded(target, file):
 
 
 def leaks(language, case, function, paths, planted_bytes, bursts=False):
+    """Registers a test: doctor tells one leak of `planted_bytes` bytes in about so many paths,
+    whose cause is `function`. `bursts`: each path makes its chunks in one round."""
     def run():
         with runtime_dir() as directory, spread(directory, language, case) as target:
             found = [finding for finding in found_at(target, 4)["findings"]

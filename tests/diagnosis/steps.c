@@ -2,21 +2,14 @@
 /* steps.c - chunks that grow by realloc: a log by 3 bytes a call, many lines by 1 byte; healthy
  * ones by a factor or in few calls. Chunks that grow by malloc, memcpy and free. Rows that reserve
  * far more bytes than they use. It prints "look" and waits for a line. */
+#include "looks.h"
+
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NOINLINE __attribute__((noinline))
-
-static NOINLINE void say_and_wait(void) {
-    char line[16];
-    puts("look");
-    fflush(stdout);
-    if (!fgets(line, sizeof line, stdin))
-        exit(0);
-}
 
 /* --- one chunk, a few bytes a call --- */
 
@@ -32,8 +25,7 @@ static void log_grows(void) {
         log_add(length);
 }
 
-/* --- many lines, each read byte by byte; between them chunks that keep them from growing in place
- */
+/* --- many lines, each of which grows by one byte a call --- */
 
 enum { LINES = 3000, LINE_BYTES = 900 };
 
@@ -205,7 +197,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (argc == 2 && strcmp(argv[1], cases[i].name) == 0) {
             cases[i].run();
-            say_and_wait();
+            look();
             return 0;
         }
     }

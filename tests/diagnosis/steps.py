@@ -57,6 +57,8 @@ def counted(target):
 
 
 def in_small_steps(language, case, function, calls, grown_bytes, at_least_copied=0, name=None):
+    """Registers a test: doctor finds that `function` makes a chunk larger in small steps. The dump
+    counts so many calls of realloc, bytes that were added, and bytes that were copied."""
     def run():
         with runtime_dir() as directory, start(directory, language, case) as target:
             check_equal(target.hear(120), "look", "what the program says")
@@ -93,7 +95,8 @@ in_small_steps("py", PYTHON_TEXT, "PyUnicode_Append", 599500, 599500, name="text
 
 
 def by_a_factor(language, case, name=None):
-    """Arrays that grow by a factor give no finding of small steps or short-lived chunks."""
+    """Registers a test: arrays that grow by a factor give no finding of small steps or short-lived
+    chunks."""
     def run():
         with runtime_dir() as directory, start(directory, language, case) as target:
             check_equal(target.hear(120), "look", "what the program says")
@@ -138,6 +141,8 @@ def looked_at(case):
 
 
 def by_copies(case, mean_freed):
+    """Registers a test: doctor finds arrays that grow in small steps by malloc, memcpy and free.
+    The freed chunks have a mean of `mean_freed` bytes."""
     def run():
         found, text = looked_at(case)
         check_equal([one["id"] for one in found], ["copies"], "findings")

@@ -74,6 +74,8 @@ def labelled(text, number, label):
 
 
 def one_finding(case, ident, function, parts, looks):
+    """Registers a test: at look `looks` all that this case of causes.* wastes or leaks is one
+    finding with the id `ident`, whose cause is `function`, and which has at least `parts` parts."""
     def run():
         with runtime_dir() as directory, causes(directory, case) as target:
             said = found_at(target, looks)
@@ -278,6 +280,8 @@ def pages_that_come_back_and_pages_that_are_shared():
 
 @test
 def leaves_out_what_means_nothing():
+    """The label "who" has no frames of the start of the program or of the insides of libraries, and
+    names wrappers of malloc behind "via"; `--full` prints all frames."""
     for case, looks, first, via in (("strings", 4, "word_remember (causes.cc:", "std::string"),
                                     ("two", 4, "cache_fill (causes.c:", "xmalloc"),
                                     ("rust", 4, "causes::order_accept (causes.rs:", None)):
@@ -300,6 +304,7 @@ def leaves_out_what_means_nothing():
 
 @test
 def first_line_is_the_verdict():
+    """The first line has the resident set, the bytes in use, and the finding that matters most."""
     number = r"\d+(\.\d)? [KMG]iB"
     for case, arguments, expected in (
             (planted, ("survivors",),
@@ -332,8 +337,7 @@ def is_command(line):
 def doctor_limit():
     """--limit N prints N findings and names the command that prints all; --all prints all."""
     program = harness.build_program("tests/diagnosis/several.c")
-    with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager",
-                                            MEMCTX_HOLES="0") as target:
+    with runtime_dir() as directory, Target([program], directory, MEMCTX_CONTROL="eager") as target:
         found_at(target, 1)
         file = os.path.join(directory, "snapshot")
         check_equal(run_cli("dump", target.pid, "-o", file, env=target.cli_env).returncode, 0,
@@ -468,6 +472,7 @@ def no_command_for_a_process_that_cannot_act():
 
 @test
 def context_chooses_for_verbs_that_act():
+    """isolate, merge, set and trim act on exactly the contexts that --context chooses."""
     with runtime_dir() as directory, causes(directory, "sessions") as target:
         first = found_at(target, 1)["findings"][0]
         selector = re.search(r"--context (\S+)", first["action"])[1]

@@ -1,19 +1,31 @@
 // SPDX-License-Identifier: MIT
-// unseen.cc - programs of other kinds than planted.cc. `registry`: 200 modules add handlers to one
-// list. `observers`: closures of a local class that are never removed. `tenants`: buffers of two
-// kinds of requests grow by realloc. `wrapped`: one of three callers of an allocator with three
-// layers leaks. `jumped`: as `wrapped`, but the allocator's one function ends in a tail call.
-// `namespaces`: the functions are in namespaces that have names of Rust's library. `lines`: lines
-// that getline allocates are not freed. `queries`: prepared queries are kept, each of which owns
-// chunks of all sizes. `badges`: a function allocates an object, and allocates its text by a tail
-// call. `inserts`: one function allocates pages in two ways. `compiled`: plans
-// are kept, at first through one entry of V8, later through another. `aligned`: 1 of 20 buffers of
-// whole OS pages is kept. `churn`: rows are replaced at
-// random, from another line than they were made at. Healthy: `rebuild` builds a new index and then
-// drops the old one, `reread` reads its configuration anew, from another line than at its start,
-// and each time with entries of slightly other sizes, `arena` has one large request among small
-// ones, `batch` has phases, `late-pool` starts twelve threads in the third round, `lru` is a full
-// cache. Each prints "look" and waits for a line, the healthy ones six times, the others for ever.
+// unseen.cc - programs of other kinds than planted.cc: each case has one fault, or none.
+//
+//     registry     200 modules add handlers to one list
+//     observers    closures of a local class are never removed
+//     tenants      buffers of two kinds of requests grow by realloc
+//     wrapped      one of three callers of an allocator with three layers leaks
+//     jumped       one of two callers leaks; the allocator's one function ends in a tail call
+//     namespaces   the functions are in namespaces that have names of Rust's library
+//     lines        lines that getline allocates are not freed
+//     queries      prepared queries are kept, each of which owns chunks of all sizes
+//     badges       a function allocates an object, and its text by a tail call
+//     inserts      one function allocates pages in two ways
+//     compiled     plans are kept, at first through one entry of V8, later through another
+//     aligned      1 of 20 buffers of whole OS pages is kept
+//     churn        rows are replaced at random, from another line than they were made at
+//   healthy:
+//     rebuild      builds a new index and then drops the old one
+//     reread       reads its configuration anew, from another line than at its start, and mostly
+//                  with entries of slightly other sizes
+//     arena        one large request among small ones
+//     batch        phases that allocate, and two that free
+//     late-pool    starts twelve threads in the third round
+//     lru          a full cache
+//     slots        a table whose slots are filled at random and replaced
+//
+// Each prints "look" and waits for a line: the healthy ones six times, `compiled` eight times, the
+// others for ever.
 #include "looks.h"
 
 #include <atomic>
@@ -435,7 +447,6 @@ KEEP static void query_prepare(Query *query, const char *text) {
 static Query *volatile last_query;
 
 KEEP void query_get(const char *text) { // not static, as tree_insert
-
     Query *query = static_cast<Query *>(malloc(sizeof *query));
     query->text = strdup(text);
     query_prepare(query, text);

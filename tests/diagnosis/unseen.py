@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
@@ -716,7 +715,8 @@ def unseen_plug_ins_that_are_loaded():
         source = os.path.join(directory, "plug.c")
         with open(source, "w", encoding="ascii") as file:
             file.write("int plug(int x) { return x + 1; }\n")
-        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        done = harness.run_program(["gcc", "-shared", "-fPIC", "-o", library, source], os.environ)
+        check_equal(done.returncode, 0, f"gcc: {done.stderr}")
         with Target([program, library, directory], directory, MEMCTX_CONTROL="eager") as target:
             found = found_at(target, 5)["findings"]
     check_equal([one["title"] for one in found if one["severity"] in ALARMING], [], "alarms")
@@ -758,8 +758,6 @@ def unseen_rows_whose_room_others_took():
         target.say("go on")
         check_equal(target.hear(), "look", "what the program says")
         came = before - harness.rss_kib(target.pid)
-    check(abs(came - predicted / 1024) < before / 10 or predicted == 0,
-          f"predicted {predicted >> 10} KiB, {came} KiB came of {before}")
     check_equal(predicted, 0, f"predicted, and {came} KiB came")
     return f"{came} KiB of {before} came"
 

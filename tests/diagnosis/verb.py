@@ -42,13 +42,8 @@ def watches_one_program():
 @test
 def snapshot_has_the_same_findings():
     with runtime_dir() as directory, planted(directory, "slow-leak") as target:
-        for count in range(1, 5):
-            target.hear()
-            if count < 4:
-                run_cli("mark", target.pid, f"look-{count}", env=target.cli_env)
-                target.say("")
+        live = found_at(target, 4)
         file = os.path.join(directory, "snapshot.mctx")
-        live = doctor(target)
         done = run_cli("dump", target.pid, "-o", file, env=target.cli_env)
         check_equal(done.returncode, 0, f"memctx dump -o: {done.stderr}")
         kept = doctor(target, pid=file)
@@ -91,6 +86,7 @@ def the_next_command_shows_what_was_found():
 
 @test
 def context_refuses_what_it_does_not_know():
+    """A selector that is not understood is refused with status 2, an id that is unknown with 1."""
     with runtime_dir() as directory, planted(directory, "small") as target:
         target.hear()
         target.wait_socket()
@@ -106,6 +102,8 @@ def context_refuses_what_it_does_not_know():
 
 @test
 def fails_on_what_it_is_told_to():
+    """`doctor --fail-on SEVERITY` ends with status 5 if a finding is as severe as that, else with
+    0. The finding of this program is a warning."""
     with runtime_dir() as directory, planted(directory, "phases") as target:
         target.hear()
         for severity, status in (("info", 5), ("warning", 5), ("critical", 0)):
