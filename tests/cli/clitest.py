@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Shared by the files of the cli suite: functions that run the command and check its result."""
 import contextlib
+import json
 import os
 import re
 import subprocess
 import tempfile
 
 import harness
-from harness import CLI, LIB, Target, build_program, check, clean_env, run_program
+from harness import (CLI, LIB, Target, build_program, check, check_equal, clean_env, run_program,
+                     wait_until)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -36,6 +38,23 @@ def expect(code, pattern, *words, env=None, timeout_s=60):
 def succeed(*words, env=None, timeout_s=60):
     """Runs the command, which must exit with 0; returns its standard output."""
     return expect(0, "", *words, env=env, timeout_s=timeout_s).stdout
+
+
+def find_row(live):
+    """The row of the target in memctx ps."""
+    rows = json.loads(succeed("ps", "--json", env=live.cli_env))
+    check_equal(rows["schema"], "memctx-ps/1", "schema")
+    found = [row for row in rows["processes"] if row["pid"] == live.pid]
+    check_equal(len(found), 1, "rows of the target in ps")
+    return found[0]
+
+
+def wait_for_library(pid):
+    """Waits until the process has mapped the library."""
+    def mapped():
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as file:
+            return "libmemctx.so" in file.read()
+    wait_until(mapped, "the library in the maps")
 
 
 @contextlib.contextmanager
@@ -75,5 +94,5 @@ def tool(*argv, **options):
     return done.stdout
 
 
-__all__ = ["CLI", "HERE", "LIB", "cli", "expect", "fake", "scratch", "succeed", "target", "tool",
-           "os"]
+__all__ = ["CLI", "HERE", "LIB", "cli", "expect", "fake", "find_row", "os", "scratch", "succeed",
+           "target", "tool", "wait_for_library"]

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""How TARGET names a process: by pid, program or title; which processes ps lists."""
+import contextlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import harness
+from harness import Target, build_program, check, check_equal, test
+from clitest import cli, expect, fake, find_row, scratch, succeed, target, wait_for_library
+
+
+@test
+def ps_lists_and_sweeps():
+    """memctx ps leaves out the spaces at the end of a name, which a program that sets its title may
+    write, and removes sockets of ended processes."""
+    with scratch() as where, contextlib.ExitStack() as stack:
+        padded = os.path.join(where, "allocate  ")
+        os.symlink(build_program("tests/cli/programs/allocate.c"), padded)
+        live = stack.enter_context(target([padded]))
+        row = find_row(live)
+        check(row["socket"] and row["reason"] is None, f"row: {row}")
+        check(row["requested_bytes"] >= 100 * 1000, f"requested: {row}")
+        check(row["rss_bytes"] > 0 and row["contexts"] > 1 and row["uptime_s"] > 0, f"row: {row}")
+        text = succeed("ps", env=live.cli_env)
+        check(re.search(rf"^ *{live.pid} .*allocate$", text, re.M), f"no row in {text}")
+        check_equal(row["command"], padded.rstrip(), "the command")
+        path = live.socket_path()
+        live.kill()
+        check(os.path.exists(path), "a killed process cannot have removed its socket")
+        expect(3, f"no process has pid {live.pid}", "dump", live.pid, env=live.cli_env)
+        check_equal(json.loads(succeed("ps", "--json", env=live.cli_env))["swept"] >= 1, True,
+                    "sockets were swept")
+        check(not os.path.exists(path), "the stale socket is still there")
+
+
+@test
+def ps_leaves_other_files_alone():
+    with fake("none") as live:
+        directory = os.path.dirname(live.socket_path())
+        others = ["notes.txt", "12.sock.old", "x12.sock", "13.sock"]
+        for name in others:
+            with open(os.path.join(directory, name), "w", encoding="ascii"):
+                pass
+        succeed("ps", env=live.cli_env)
+        for name in others:
+            check(os.path.exists(os.path.join(directory, name)), f"{name} was removed")
+        check(os.path.exists(live.socket_path()), "a live socket was removed")
+
+
+@test
+def target_by_name():
+    program = build_program("tests/cli/programs/allocate.c")
+    with scratch() as where:
+        named = os.path.join(where, "mctx-by-name")
+        os.symlink(program, named)
+        with target([named]) as live:
+            dump = json.loads(succeed("dump", "mctx-by-name", "--json", env=live.cli_env))
+            check_equal(dump["pid"], live.pid, "pid")
+            thread = next(name for name in os.listdir(f"/proc/{live.pid}/task")
+                          if name != str(live.pid))
+            done = cli("dump", thread, "--json", env=live.cli_env)
+            check_equal(json.loads(done.stdout)["pid"], live.pid, "pid of a thread's process")
+            check(f"{thread} is a thread of the process {live.pid}" in done.stderr, done.stderr)
+            with Target([named], live.runtime, MEMCTX_CONTROL="eager") as second:
+                check_equal(second.hear(), "ready", "the second")
+                second.wait_socket()
+                done = expect(2, "names 2 processes", "dump", "mctx-by-name", env=live.cli_env)
+                check(str(live.pid) in done.stderr and str(second.pid) in done.stderr,
+                      "both are listed")
+
+
+@test
+def target_by_title():
+    """A process is found by the name that its title shows, as php-fpm, whose file is php-fpm8.2."""
+    program = build_program("tests/cli/programs/allocate.c")
+    title = "exec -a 'mctx-titled: pool www' " + shlex.quote(program)
+    with target(["/bin/bash", "-c", title]) as live:
+        shown = succeed("doctor", live.pid, env=live.cli_env)
+        check(f"mctx-titled (pid {live.pid})" in shown, shown)
+        dump = json.loads(succeed("dump", "mctx-titled", "--json", env=live.cli_env))
+        check_equal(dump["pid"], live.pid, "pid")
+
+
+@test
+def no_word_is_no_target():
+    """An empty word, such as a variable of a script that was not set, names no process, not even
+    one whose name is empty."""
+    code = "open('/proc/self/comm', 'wb').write(bytes(1)); print('ready', flush=True); input()"
+    with target([shutil.which("python3"), "-c", code]) as live:
+        with open(f"/proc/{live.pid}/comm", encoding="utf-8") as file:
+            check_equal(file.read(), "\n", "the process's name")
+        for verb in ("dump", "reset", "mark", "trim", "serve"):
+            expect(3, '"" is neither a process with libmemctx.so nor a file', verb, "",
+                   env=live.cli_env)
+
+
+@test
+def only_one_of_many_has_a_socket():
+    """A name means the only process with a socket, also behind 70 processes of that name
+    without."""
+    with scratch() as where, contextlib.ExitStack() as stack:
+        named = os.path.join(where, "mctx-many")
+        os.symlink("/bin/cat", named)
+        for _ in range(70):
+            other = subprocess.Popen([named], stdin=subprocess.PIPE,
+                                     env=harness.preloaded_env(MEMCTX_CONTROL="off"))
+            stack.enter_context(other)  # closes its stdin at the end, which ends it
+            wait_for_library(other.pid)
+        os.unlink(named)
+        os.symlink(build_program("tests/cli/programs/allocate.c"), named)
+        with target([named]) as live:
+            dump = json.loads(succeed("dump", "mctx-many", "--json", env=live.cli_env))
+            check_equal(dump["pid"], live.pid, "pid")
