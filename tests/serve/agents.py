@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""memctx agent: its configuration file and mistakes in it, parts that end, reload, end, the systemd
-unit."""
+"""memctx agent: mistakes in its configuration file, parts that end or hang, reload, the agent's
+end, the systemd unit."""
 import contextlib
 import glob
 import json
@@ -234,6 +234,7 @@ class Agent:
 
 
 def metrics(port):
+    """What memctx serve tells at this port; empty if nobody answers."""
     with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics",
                                                               timeout=10) as answer:
         return answer.read().decode()

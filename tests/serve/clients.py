@@ -30,6 +30,7 @@ def scratch():
 
 
 def write(path, text, mode=0o600):
+    """Writes a file with exactly these rights; returns its path."""
     with open(path, "w", encoding="ascii", opener=lambda name,
               flags: os.open(name, flags, mode)) as file:
         file.write(text)
@@ -38,6 +39,7 @@ def write(path, text, mode=0o600):
 
 
 def refused(message, *words, runtime, code=2):
+    """Checks that serve with these words ends with that exit code and message."""
     done = run_cli("serve", "--match", "nobody-*", *words,
                    env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=PATIENCE_S)
     check(done.returncode == code and message in done.stderr,
@@ -246,7 +248,7 @@ def tls_with_a_certificate():
             with server.raw() as raw, contextlib.suppress(ConnectionError):
                 raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 check(b"memctx_up" not in raw.recv(100), "an answer without TLS")
-            # OpenSSL itself refuses 1.1 at a higher security level
+            # Without SECLEVEL=0, curl's OpenSSL would itself refuse TLS 1.1.
             for version, status in (("1.1", 35), ("1.2", 0)):
                 done = subprocess.run(["curl", "-sk", "-o", os.devnull, "--tlsv1.0", "--tls-max",
                                        version, "--ciphers",
@@ -340,12 +342,12 @@ def slow_clients_hold_nobody_up():
         began = time.monotonic()
         server.get("/metrics")
         check(time.monotonic() - began < 4.5, "a scrape waited for slow clients")
-        more = [stack.enter_context(server.raw()) for _ in range(60)]  # takes all connections
+        for _ in range(60):  # with these, clients hold all connections
+            stack.enter_context(server.raw())
         server.get("/metrics")
         took = time.monotonic() - began
         check(took < 40, f"slow clients held a scrape up for {took:.1f} s")
         check_equal({one.recv(1) for one in slow}, {b""}, "what slow clients get")
-        check(all(one.fileno() >= 0 for one in more), "the clients that took the other connections")
         return f"all connections were taken for {took:.1f} s"
 
 
@@ -427,13 +429,14 @@ def a_client_that_sends_no_more_gets_its_answer():
 
 @test
 def only_the_server_loads_the_library_for_http():
+    """The command is not linked with libmicrohttpd; serve loads it, and says so if it cannot."""
     done = subprocess.run(["ldd", harness.CLI], capture_output=True, text=True, timeout=PATIENCE_S,
                           check=True)
     check("microhttpd" not in done.stdout and "gnutls" not in done.stdout,
           f"every verb loads it: {done.stdout}")
     with runtime_dir() as runtime, scratch() as where:
         with open(os.path.join(where, "libmicrohttpd.so.12"), "wb"):
-            pass  # an empty file
+            pass  # an empty file, which cannot be loaded
         done = run_cli("serve", "--match", "x",
                        env=harness.clean_env(XDG_RUNTIME_DIR=runtime, LD_LIBRARY_PATH=where))
         check(done.returncode == 1 and "install Debian's package libmicrohttpd12" in done.stderr,
@@ -446,6 +449,7 @@ def only_the_server_loads_the_library_for_http():
 
 @test
 def requests_for_one_thing_share_a_job():
+    """All of 20 simultaneous requests are answered, although a fifth job would be refused."""
     with served() as target, Server(target.runtime, target.pid) as server:
         bodies = []
         threads = [threading.Thread(target=lambda: bodies.append(server.get("/debug/pprof/heap")))

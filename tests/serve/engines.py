@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Tests with programs that the proxy for Go modules has: the OpenTelemetry collector, google/pprof.
-They are built for some minutes, so only make torture runs these tests."""
+"""Profiles of push, export and serve, read by two programs that are built from Go modules: the
+OpenTelemetry collector and google/pprof. Building them takes minutes, so only make torture runs
+these tests."""
 import contextlib
 import os
 import re
@@ -15,6 +16,7 @@ from serving import Server, free_port, served
 
 FOLDER = os.path.join(ROOT, "out/test/engines")
 PPROF = "github.com/google/pprof@v0.0.0-20261105003125-4bf881d7fb0b"
+# Makes the collector from the parts that COLLECTOR lists.
 BUILDER = "go.opentelemetry.io/collector/cmd/builder@v0.165.0"
 COLLECTOR = f"""dist: {{name: collector, output_path: {FOLDER}/collector}}
 conf_resolver: {{default_uri_scheme: file}}

@@ -63,8 +63,8 @@ def prometheus_scrapes_and_answers():
 
 
 def shortened(text):
-    """The alerts with times that are a ninetieth (40 s instead of an hour), and with thresholds of
-    bytes that are a hundredth or less."""
+    """The alerts with times that are a ninetieth (40 s instead of an hour), and with 1 MB as the
+    threshold of bytes."""
     def seconds(found):
         return f"{int(found[1]) * {'h': 3600, 'm': 60}[found[2]] // 90}s"
 
@@ -104,6 +104,7 @@ def alerts_fire_in_prometheus():
 
 
 def query(port, expression):
+    """The result of a PromQL expression; None if Prometheus does not answer."""
     try:
         words = urllib.parse.urlencode({"query": expression})
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{words}",

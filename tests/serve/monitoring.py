@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""examples/prometheus and examples/grafana: promtool's tests, a schema in this file, and that all
-named metrics exist."""
+"""Checks the alerts in examples/prometheus by promtool's tests, the dashboard in examples/grafana
+by rules in this file, and that all metrics that both name exist."""
 import json
 import os
 import re
@@ -51,6 +51,8 @@ def alerts_hold_when_they_should():
 
 
 def check_panel(panel, taken):
+    """Checks keys, unit and queries of a panel, and that it lies on no cell of `taken`, the cells
+    of earlier panels. Adds its own cells."""
     check_equal(set(panel) - {"options", "description"},
                 {"id", "title", "type", "datasource", "gridPos", "fieldConfig", "targets"},
                 f"keys of {panel['title']}")

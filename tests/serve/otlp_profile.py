@@ -41,6 +41,7 @@ REQUEST = {1: ("resource_profiles", [RESOURCE_PROFILES]), 2: ("dictionary", DICT
 
 
 def need(condition, text):
+    """Fails with this text unless the condition is true."""
     if not condition:
         raise Failure(text)
 
@@ -79,6 +80,7 @@ class Request:
         return self.strings[index]
 
     def check_first_elements(self):
+        """Element 0 of each table means "none" where another element refers to it."""
         empty = {"mapping": MAPPING, "location": LOCATION, "function": FUNCTION,
                  "attribute": ATTRIBUTE, "stack": STACK}
         for table, kind in empty.items():

@@ -19,6 +19,7 @@ OF_A_DIFFERENCE = {"time_is_a_moment"}  # a rule that does not hold for profiles
 
 
 def valid(data, but=()):
+    """Decodes a profile that breaks no rule of the format, apart from the rules `but`."""
     profile = pprof_file.decode(data)
     found = [one for one in pprof_file.complaints(profile) if one[0] not in but]
     check(not found, f"complaints: {found[:3]}")

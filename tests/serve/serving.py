@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shared by the files of the serve suite: targets, memctx serve, requests, a strict reader of
+"""What the files of the serve suite share: targets, memctx serve, requests, a strict reader of
 metrics."""
 import contextlib
 import http.client
@@ -17,7 +17,6 @@ from harness import CLI, PATIENCE_S, Failure, Target, build_program, check, chec
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
-
 
 # A name for targets that a test chooses by name, with this run's pid, so that two runs do not
 # interfere.
@@ -182,6 +181,7 @@ class Metrics:
 
     @staticmethod
     def plain(text):
+        """The text of a label without the backslashes that escape."""
         return re.sub(r"\\(.)", lambda match: "\n" if match[1] == "n" else match[1], text)
 
     def all(self, name, **labels):
@@ -195,13 +195,12 @@ class Metrics:
         return found
 
     def one(self, name, **labels):
+        """The value of the only sample of a metric that has these labels."""
         found = self.all(name, **labels)
         check_equal(len(found), 1, f"samples {name} {labels}")
         return next(iter(found.values()))
 
     def labels(self):
+        """The set of all pairs (label, value) of all samples."""
         return {pair for _, pairs in self.samples for pair in pairs}
 
-
-__all__ = ["OPEN_METRICS", "OWN_NAME", "PLAIN", "Metrics", "Server", "fake", "free_port",
-           "ignore_hangup", "os", "served"]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Names of call paths that processes of one program share."""
+"""When processes run the same program file, memctx serve looks up the names of their call paths
+only once."""
 import contextlib
 import ctypes
 import os
@@ -41,7 +42,8 @@ def started(program, runtime):
 
 
 def wait_named(server, count):
-    """Waits until a path of `count` processes has its name."""
+    """Waits until the path of keep_rows() has its name in `count` processes. Each process has two
+    metrics with that label: bytes and chunks."""
     wait_until(lambda: server.metrics().text.count('context="keep_rows < main"') ==
                2 * count, f"names of {count} processes", step_s=0.1)
 

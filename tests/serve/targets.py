@@ -14,15 +14,14 @@ from harness import (PATIENCE_S, Failure, Skip, check, check_equal, in_tries, ru
 from clients import children
 from serving import OWN_NAME, Server, fake, named, served
 
-
 # Names of the test's processes in metrics.
 FIRST, SECOND, BADLY = f"{OWN_NAME}1", f"{OWN_NAME}2", f"{OWN_NAME}-badly1"
 
 
 def up(server):
-    metrics = server.metrics()
-    return {key[0][1] if len(key) == 1 else dict(key)["program"] + dict(key)["process"]: value
-            for key, value in metrics.all("memctx_up").items()}
+    """{name and number of each process: its metric memctx_up}."""
+    return {dict(key)["program"] + dict(key)["process"]: value
+            for key, value in server.metrics().all("memctx_up").items()}
 
 
 def expect_up(server, wanted, what):
@@ -98,10 +97,13 @@ def a_process_without_a_socket_is_read_from_outside():
             own = {"program": OWN_NAME, "process": "1"}
             check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context="cache",
                                     **own), 70000, "cache")
-            paths = metrics.all("memctx_context_requested_bytes", kind="path", **own)
-            rows = [value for labels, value in paths.items()
-                    if "keep_rows" in dict(labels)["context"]]
-            check_equal(sum(rows), 100000, f"rows: {paths}")
+
+            def rows():
+                paths = server.metrics().all("memctx_context_requested_bytes", kind="path", **own)
+                return [value for labels, value in paths.items()
+                        if "keep_rows" in dict(labels)["context"]]
+            # The first scrape may be too early for names of call paths.
+            check_equal(sum(wait_until(rows, "a path of keep_rows", step_s=0.2)), 100000, "rows")
             with server.raw() as raw:
                 request = f"GET /p/{target.pid}/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
                 raw.sendall(request.encode())
