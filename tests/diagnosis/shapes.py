@@ -419,6 +419,30 @@ def shape_garbage_of_runtimes():
         check_equal(found[0]["severity"] in ALARMING, alarming, f"{pause_s} s: {found[0]}")
 
 
+def copied(dump, found):
+    """Makes each larger array a new chunk; the old one is freed."""
+    before, allocs = 0, 0
+    for rows_of in [*(mark["contexts"] for mark in dump["marks"]), dump["contexts"]]:
+        for row in (row for row in rows_of if row["id"] == found[KEPT][0]["id"]):
+            each = (row["self"], row["total"]) if "self" in row else (row,)
+            allocs += each[0]["requested_bytes"] > before
+            before = each[0]["requested_bytes"]
+            for figures in each:
+                figures.update(live_chunks=1, allocs=allocs, frees=allocs - 1)
+
+
+@test
+def shape_table_with_three_steps():
+    """A table that has become larger three times is no alarm yet: now it may have room for all that
+    the program will ever add."""
+    for looks_of in ((4, 3, 5, 4), (2, 4, 6, 4), (5, 4, 4, 3), (6, 5, 4, 3)):
+        sizes = [1 << step for step, count in enumerate(looks_of) for _ in range(count)]
+        found, _ = looked(array(range(1, len(sizes) + 1), sizes), change=copied)
+        growth = [(one["severity"], one["evidence"]) for one in found if one["id"] == "growth"]
+        check(growth and "grew in steps, each by a quarter or more" in growth[0][1], f"{growth}")
+        check_equal([one for one in growth if one[0] in ALARMING], [], f"{looks_of}: alarms")
+
+
 @test
 def shape_growth_in_few_intervals():
     """Growth in each interval, but nearly all of it in two, is no alarm: a queue of few batches

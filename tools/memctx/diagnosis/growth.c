@@ -429,8 +429,7 @@ static struct trend find_trend(struct series *series, size_t number) {
         return trend;
     series_take_bytes(series, number);
     struct trend steps = find_steps(series, number);
-    if (!grew || (steps.kind == TREND_STEPS &&
-                  trend_line_of_steps(series->seconds, series->values, count).steady))
+    if (!grew || steps.kind == TREND_STEPS)
         return steps;
     series_take_bytes(series, number);
     return trend;
