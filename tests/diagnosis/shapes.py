@@ -443,6 +443,31 @@ def shape_table_with_three_steps():
         check_equal([one for one in growth if one[0] in ALARMING], [], f"{looks_of}: alarms")
 
 
+def with_buffers(dump, found):
+    """Puts the records into node, and makes the work buffers of JavaScript, of 8 MiB now."""
+    in_module("/usr/bin/node", 2)(dump, found)
+    work = [one["id"] for one in found[WORK]]
+    for context in dump["contexts"]:
+        if context["id"] in work:
+            context["frame"]["function"] = "v8::internal::BackingStore::Allocate"
+    mib = (1, 9, 3, 7, 8)
+    for bytes_of, rows_of in zip(mib, [*(mark["contexts"] for mark in dump["marks"]),
+                                       dump["contexts"]], strict=True):
+        for row in (row for row in rows_of if row["id"] == work[0]):
+            for figures in (row["self"], row["total"]) if "self" in row else (row,):
+                figures.update(requested_bytes=bytes_of << 20, live_chunks=bytes_of << 6)
+
+
+@test
+def shape_garbage_beside_buffers():
+    """Objects of JavaScript may be garbage, however many buffers there are now."""
+    found, _ = looked(rows(EVEN[:5], (10, 20, 30, 40, 50)), change=with_buffers)
+    growth = [one for one in found if one["id"] == "growth"]
+    check(growth and names(growth[0], KEPT), f"growth: {[one['path'] for one in growth]}")
+    check_equal([one["evidence"] for one in growth if one["severity"] in ALARMING], [], "alarms")
+    check("objects of JavaScript" in growth[0]["evidence"], growth[0]["evidence"])
+
+
 @test
 def shape_growth_in_few_intervals():
     """Growth in each interval, but nearly all of it in two, is no alarm: a queue of few batches

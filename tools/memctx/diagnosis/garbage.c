@@ -186,7 +186,8 @@ static const struct collector *collector_of(const struct model *model, uint32_t 
 }
 
 /* True if the runtime may leave so much garbage. The growth of all its objects counts, because the
- * garbage of several paths is collected together. */
+ * garbage of several paths is collected together. Buffers of JavaScript are not counted: garbage of
+ * buffers is judged by itself. */
 static bool objects_may_be(const struct look *look, const struct series *series,
                            const struct collector *collector, const struct growth *growth) {
     size_t last = series->samples->count - 1;
@@ -194,7 +195,7 @@ static bool objects_may_be(const struct look *look, const struct series *series,
     for (uint32_t context = 0; context < look->model->context_count; context++) {
         uint32_t number = blame_number(&look->paths, context);
         if (number == 0 || look->paths.same[number] != number ||
-            collector_of(look->model, context) != collector)
+            collector_of(look->model, context) != collector || is_buffer(look->model, context))
             continue;
         first = model_tame(first + series->rows[0][number].requested_bytes);
         now = model_tame(now + series->rows[last][number].requested_bytes);
