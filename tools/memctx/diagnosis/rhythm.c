@@ -14,6 +14,9 @@
  * differ by less than EQUAL times that root are those of loops with a fixed number of turns. */
 #define SHARES_DIFFER 0.12
 #define EQUAL 0.1
+/* Short-lived chunks change the number of live chunks by up to CHANCE times the standard deviation
+ * between two looks. */
+#define CHANCE 3.0
 #define MULTIPLE_MOST 8      /* ratios above MULTIPLE_MOST + 0.5 are not judged */
 #define MULTIPLE_NEAR 0.035  /* relative distance of a ratio from a multiple */
 #define COMPANIONS_DIFFER 64 /* companions differ by at most 1/64 of the chunks */
@@ -79,43 +82,91 @@ static bool is_small_ratio(int64_t a, int64_t b) {
            (half <= MULTIPLE_NEAR * ratio && half >= -MULTIPLE_NEAR * ratio);
 }
 
-/* Returns how much a suspect's share of the new chunks of both differs between the intervals: 0 if
- * both grow alike, 1 if they grow in different intervals. Returns WIRE_UNKNOWN if they gained too
- * few chunks. Sets *judged to the number of intervals with enough new chunks. */
-static double distance_of(const struct look *look, const struct series *series,
-                          const struct blame_suspect *a, const struct blame_suspect *b,
-                          size_t *judged) {
-    int64_t all_a = chunks_gained(look, series, a), all_b = chunks_gained(look, series, b);
-    double least = 1, most = 0;
-    *judged = 0;
-    if (all_a < CHUNKS_MIN || all_b < CHUNKS_MIN)
-        return WIRE_UNKNOWN;
-    for (size_t i = 1; i < series->samples->count; i++) {
-        int64_t new_a = chunks_at(look, series, a, i) - chunks_at(look, series, a, i - 1);
-        int64_t new_b = chunks_at(look, series, b, i) - chunks_at(look, series, b, i - 1);
-        double part_a = (double)larger(0, new_a) / (double)all_a;
-        double of_both = part_a + (double)larger(0, new_b) / (double)all_b;
-        /* an interval with few new chunks says nothing */
-        if (of_both * (double)(all_a < all_b ? all_a : all_b) < CHUNKS_MIN / 2.0)
-            continue;
-        ++*judged;
-        least = part_a / of_both < least ? part_a / of_both : least;
-        most = part_a / of_both > most ? part_a / of_both : most;
+static int64_t allocs_at(const struct look *look, const struct series *series,
+                         const struct blame_suspect *suspect, size_t sample) {
+    int64_t sum = 0;
+    for (size_t i = 0; i < suspect->count; i++) {
+        uint32_t number = blame_number(&look->paths, suspect->members[i]);
+        sum = model_tame(sum + series->rows[sample][number].allocs);
     }
-    return *judged > 0 ? most - least : WIRE_UNKNOWN;
+    return sum;
+}
+
+/* A figure, and the square of its standard deviation. */
+struct varying {
+    double figure, variance;
+};
+
+/* Returns the new chunks of a suspect in one interval, as a part of `all` its new chunks. Chunks
+ * that came and went in the interval vary the number of live chunks by about the square root of
+ * their number, and by no more than the square root of twice the number of live chunks. */
+static struct varying part_in(const struct look *look, const struct series *series,
+                              const struct blame_suspect *suspect, size_t interval, int64_t all) {
+    int64_t live = chunks_at(look, series, suspect, interval);
+    int64_t gained = larger(0, live - chunks_at(look, series, suspect, interval - 1));
+    int64_t went = allocs_at(look, series, suspect, interval) -
+                   allocs_at(look, series, suspect, interval - 1) - gained;
+    double variance = 2.0 * (double)larger(0, went < live ? went : live);
+    return (struct varying){(double)gained / (double)all, variance / (double)all / (double)all};
+}
+
+/* How the shares of suspect `a` in the new chunks of `a` and `b` differ between the intervals. */
+struct distance {
+    bool known;    /* false: they gained too few chunks */
+    size_t judged; /* number of intervals with enough new chunks */
+    double most;   /* the largest difference of two shares: 0 if both grow alike, 1 if they grow in
+                    * different intervals */
+    bool certain;  /* two shares differ by SHARES_DIFFER, and chance does not explain that */
+};
+
+/* Compares the share of an interval with those of earlier intervals. */
+static void add_share(struct distance *distance, struct varying *shares, struct varying share) {
+    for (size_t i = 0; i < distance->judged; i++) {
+        double off = share.figure - shares[i].figure, beyond = (off < 0 ? -off : off);
+        distance->most = beyond > distance->most ? beyond : distance->most;
+        beyond -= SHARES_DIFFER;
+        distance->certain |=
+            beyond >= 0 &&
+            beyond * beyond >= CHANCE * CHANCE * (share.variance + shares[i].variance);
+    }
+    shares[distance->judged++] = share;
+}
+
+static struct distance distance_of(const struct look *look, const struct series *series,
+                                   const struct blame_suspect *a, const struct blame_suspect *b) {
+    int64_t all_a = chunks_gained(look, series, a), all_b = chunks_gained(look, series, b);
+    struct distance distance = {.known = false};
+    if (all_a < CHUNKS_MIN || all_b < CHUNKS_MIN)
+        return distance;
+    struct varying *shares = cli_alloc(series->samples->count, sizeof *shares);
+    for (size_t i = 1; i < series->samples->count; i++) {
+        struct varying of_a = part_in(look, series, a, i, all_a);
+        struct varying of_b = part_in(look, series, b, i, all_b);
+        double both = of_a.figure + of_b.figure, squared = both * both;
+        /* an interval with few new chunks says nothing */
+        if (both * (double)(all_a < all_b ? all_a : all_b) < CHUNKS_MIN / 2.0)
+            continue;
+        double variance =
+            of_a.variance * of_b.figure * of_b.figure + of_b.variance * of_a.figure * of_a.figure;
+        add_share(&distance, shares,
+                  (struct varying){of_a.figure / both, variance / squared / squared});
+    }
+    free(shares);
+    distance.known = distance.judged > 0;
+    return distance;
 }
 
 /* True if two suspects can hardly be chunks of the same objects: their new chunks come in different
  * intervals, or their numbers have a fixed ratio that is_small_ratio rejects. */
 static bool grow_differently(const struct look *look, const struct series *series,
                              const struct blame_suspect *a, const struct blame_suspect *b) {
-    size_t judged;
-    double distance = distance_of(look, series, a, b, &judged);
+    struct distance distance = distance_of(look, series, a, b);
     int64_t all_a = chunks_gained(look, series, a), all_b = chunks_gained(look, series, b);
     double each = (double)(all_a < all_b ? all_a : all_b) / (double)(series->samples->count - 1);
-    return distance >= SHARES_DIFFER ||
-           (judged >= INTERVALS_MIN && distance * distance * each <= EQUAL * EQUAL &&
-            !is_small_ratio(all_a, all_b));
+    return distance.known &&
+           (distance.certain || (distance.judged >= INTERVALS_MIN &&
+                                 distance.most * distance.most * each <= EQUAL * EQUAL &&
+                                 !is_small_ratio(all_a, all_b)));
 }
 
 /* Finds the leaders: suspects of a script that have LEADER_PER_CENT of the growth or more, and grow
@@ -149,13 +200,12 @@ static size_t find_leader(const struct look *look, const struct series *series,
     double least = 2;
     for (size_t i = 0; i < count; i++) {
         const struct blame_suspect *leader = &blame->suspects[leaders[i]];
-        size_t judged;
-        double distance = distance_of(look, series, suspect, leader, &judged);
+        struct distance distance = distance_of(look, series, suspect, leader);
         if (suspect == leader)
             return i;
-        distance += grow_differently(look, series, suspect, leader);
-        found = distance >= 0 && distance < least ? i : found;
-        least = distance >= 0 && distance < least ? distance : least;
+        double far = distance.most + grow_differently(look, series, suspect, leader);
+        found = distance.known && far < least ? i : found;
+        least = distance.known && far < least ? far : least;
     }
     return found;
 }
