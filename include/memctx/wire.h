@@ -465,7 +465,10 @@ struct wire_page {
      * WIRE_PAGE_ALIGNED if its context asked for alignments above 16 bytes, for which another
      * policy may need larger blocks. Otherwise 0. */
     uint8_t apart;
-    uint8_t spare_units; /* own page: at least this many times 16 bytes of each block are spare */
+    /* In an own page: at least this many times 16 bytes of each block are spare. In a mixed page:
+     * the number of free blocks that the owner freed last and has not given back to the page, at
+     * most UINT8_MAX. Older libraries send 0 for a mixed page. */
+    uint8_t spare_units;
 };
 
 /* The part of one context in a mixed page. The first share belongs to the context of the first

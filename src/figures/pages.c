@@ -207,6 +207,15 @@ static bool scan_own(struct scan *scan, const struct page *page, const char *sta
     return add_page(scan, &out);
 }
 
+/* Returns the number of blocks of a mixed page that are free, but neither in the page's list nor in
+ * its list of blocks that other threads freed: those in heap.recent_room. The owner may be changing
+ * the counts. */
+static uint8_t recent_blocks(const struct page *page, uint32_t live) {
+    uint64_t others = live + (load_relaxed(&page->remote) >> 48), used = load_relaxed(&page->used);
+    uint64_t recent = used > others ? used - others : 0;
+    return recent < UINT8_MAX ? (uint8_t)recent : UINT8_MAX;
+}
+
 /* A piece begins another mixed page only if the answer has this many bytes of room for shares. */
 #define SHARES_ROOM (256U * sizeof(struct wire_share))
 
@@ -237,6 +246,7 @@ static bool scan_mixed(struct scan *scan, const struct page *page, const char *s
     scan->full = false;
     scan_blocks(scan, page, start, &out);
     out.live_bytes = (uint64_t)out.live * out.block_bytes;
+    out.spare_units = recent_blocks(page, out.live);
     out.share_count = scan->share_count;
     *room = out;
     return !scan->full;

@@ -3,7 +3,9 @@
  * sleepers.c - threads whose load is over: each allocates chunks of many sizes, frees all but a
  * few, and sleeps. "sleepers N" starts N threads and prints "look" when they sleep. After a line
  * they do the work once more, and it prints "look" again. It exits with 1 if a chunk has another
- * content than was written. "sleepers N back" frees the chunks in the opposite order.
+ * content than was written. "sleepers N back" frees the chunks in the opposite order,
+ * "sleepers N shuffled" frees small chunks in an order that neither their addresses nor their sizes
+ * have.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -13,10 +15,11 @@
 #define THREADS_MOST 64
 #define ROWS 3000
 #define NOTES 10
+#define SHUFFLE 1237 /* has no divisor in common with ROWS */
 
 static pthread_barrier_t barrier;
 static char *notes[THREADS_MOST][2 * NOTES];
-static int frees_back;
+static int frees_back, shuffles;
 
 __attribute__((noinline)) static char *row_make(size_t bytes) {
     char *row = malloc(bytes);
@@ -35,7 +38,7 @@ __attribute__((noinline)) static char *note_keep(size_t bytes) {
 }
 
 static size_t row_bytes(size_t i) {
-    return 16 + i * 37 % 9000;
+    return 16 + i * 37 % (shuffles ? 1000 : 9000);
 }
 
 static void *work(void *argument) {
@@ -47,7 +50,7 @@ static void *work(void *argument) {
                 own[round * NOTES + i / (ROWS / NOTES)] = note_keep(96);
         }
         for (size_t k = 0; k < ROWS; k++) {
-            size_t i = frees_back ? ROWS - 1 - k : k;
+            size_t i = frees_back ? ROWS - 1 - k : shuffles ? k * SHUFFLE % ROWS : k;
             if (rows[i][0] != (char)(row_bytes(i) % 100) ||
                 rows[i][row_bytes(i) - 1] != (char)(row_bytes(i) % 100))
                 exit(1);
@@ -67,7 +70,8 @@ int main(int argc, char **argv) {
     pthread_t threads[THREADS_MOST];
     if (count < 1 || count > THREADS_MOST)
         return 2;
-    frees_back = argc > 2;
+    frees_back = argc > 2 && strcmp(argv[2], "back") == 0;
+    shuffles = argc > 2 && strcmp(argv[2], "shuffled") == 0;
     pthread_barrier_init(&barrier, NULL, (unsigned)count + 1);
     for (int i = 0; i < count; i++)
         if (pthread_create(&threads[i], NULL, work, notes[i]) != 0)

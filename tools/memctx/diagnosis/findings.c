@@ -180,8 +180,10 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
                    look_bytes(bytes), 100 * finding->ratio);
     if (look_may_act(look->model))
         finding->action = cli_format("memctx trim %s", look->input->target);
-    finding_helps(look, finding, "trim", "", bytes,
-                  cli_format("returns %s at once", look_bytes(bytes)));
+    /* a trim returns empty pages, too */
+    int64_t back = model_tame(bytes + (look->holders.list ? look->holders.returned_bytes : 0));
+    finding_helps(look, finding, "trim", "", back,
+                  cli_format("returns %s at once", look_bytes(back)));
 }
 
 static void look_for_past_peak(struct look *look, const struct rule *rule) {

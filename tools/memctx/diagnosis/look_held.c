@@ -311,9 +311,8 @@ void look_for_thread_memory(struct look *look, const struct rule *rule) {
                    threads, look_bytes(bytes), 100 * finding->ratio, empty);
     free(empty);
     if (back > bytes / 4)
-        offer_trim(
-            look, finding, back,
-            ", or less: a thread that sleeps keeps the OS pages of the blocks that it freed last");
+        offer_trim(look, finding, back,
+                   "; threads that sleep keep the OS pages of the blocks that they freed last");
     finding->action = cli_format("memctx dump %s --threads", look->input->target);
 }
 

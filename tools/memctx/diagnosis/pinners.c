@@ -212,6 +212,21 @@ static void print_pinner(const struct pinner *pinner, const struct model *model,
         print_what_if(pinner, model, human);
 }
 
+/* Returns what memctx trim gives back of the empty memory that memctx keeps: all of it, or, if
+ * threads that sleep keep a tenth or more, a number of bytes. The caller frees the text. */
+static char *tell_trim(const struct model *model, const struct holders *holders, bool human) {
+    char bytes[RENDER_NUMBER_BYTES];
+    int64_t freelist = memory_freelist_held(model);
+    int64_t back = model_tame(freelist + holders->returned_bytes);
+    if (!look_may_act(model))
+        return cli_copy("");
+    if (back / 9 >= model_tame(freelist + holders->kept_bytes) / 10)
+        return cli_format("; memctx trim %" PRId64 " returns it", model->pid);
+    return cli_format("; memctx trim %" PRId64
+                      " returns %s of it; threads that sleep keep the rest",
+                      model->pid, render_bytes(bytes, back, human));
+}
+
 void pinners_print(const struct pinners *pinners, const struct model *model,
                    const struct holders *holders, int64_t functions, bool human) {
     char freelist[RENDER_NUMBER_BYTES], kept[RENDER_NUMBER_BYTES];
@@ -225,9 +240,7 @@ void pinners_print(const struct pinners *pinners, const struct model *model,
     if (pinners->count == 0)
         wrap_print("no call path keeps a hundredth of the resident set in otherwise empty pages", 0,
                    0);
-    char *command = look_may_act(model)
-                        ? cli_format("; memctx trim %" PRId64 " returns it", model->pid)
-                        : cli_copy("");
+    char *command = tell_trim(model, holders, human);
     const char *why = model_tame(model->ledger.freelist_bytes) > 0
                           ? ". Memory of the freelist that is not used for MEMCTX_DECAY_MS "
                             "milliseconds goes back by itself; memctx keeps more of it if the "

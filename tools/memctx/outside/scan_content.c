@@ -180,6 +180,13 @@ static bool is_bounded(const struct scan_header *page) {
            (uint64_t)(page->granule_capacity - 1) * page->block_bytes < granule;
 }
 
+/* Returns the number of blocks of a mixed page that are free but in no list of the page. */
+static uint8_t recent_blocks(const struct scan_header *page, uint32_t live) {
+    uint64_t others = live + (page->remote >> 48);
+    uint64_t recent = page->used > others ? page->used - others : 0;
+    return recent < UINT8_MAX ? (uint8_t)recent : UINT8_MAX;
+}
+
 void scan_blocks(struct scan *scan, const struct scan_header *page, struct seen_page *out) {
     struct walk walk = {
         .page = page, .heap = tables_heap_at(scan->tables, page->heap), .spare = UINT32_MAX};
@@ -194,10 +201,12 @@ void scan_blocks(struct scan *scan, const struct scan_header *page, struct seen_
     for (uint64_t at = 0; at < reached; at += (uint64_t)page->granule_mask + 1)
         if (!many || !(page->punched >> (at / OS_PAGE_BYTES & 63) & 1))
             look_at_granule(scan, &walk, out, at, reached);
-    if (page->kind == IS(PAGE_MIXED))
+    if (page->kind == IS(PAGE_MIXED)) {
         out->wire.live = walk.live;
-    else if (walk.spare < page->block_bytes)
+        out->wire.spare_units = recent_blocks(page, walk.live);
+    } else if (walk.spare < page->block_bytes) {
         out->wire.spare_units = (uint8_t)(walk.spare / UNIT_BYTES);
+    }
     if (page->kind == IS(PAGE_OWN) && out->wire.live == out->wire.capacity)
         out->wire.os_pages[WIRE_OCCUPANCY_BINS - 1] =
             (uint16_t)(out->wire.touched_bytes / OS_PAGE_BYTES);

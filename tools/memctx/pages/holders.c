@@ -14,21 +14,39 @@
 /* A saving is predicted only if the part of it that is unknown is at most 1/UNKNOWN_PART. */
 #define UNKNOWN_PART 10
 
+/* Returns the number of blocks that a thread freed last and that are in no list of the page. Such
+ * blocks keep their OS pages while the thread sleeps. */
+static uint32_t recent_blocks(const struct wire_page *page) {
+    return page->kind == WIRE_PAGE_MIXED && page->tid != 0 ? page->spare_units : 0;
+}
+
 /* Returns the bytes of OS pages without live chunks in a page that is in use. If residency was
  * asked for, os_empty counts only resident OS pages. In snapshots of older libraries it counts all
- * empty OS pages, so the resident bytes of the page are the upper bound. */
+ * empty OS pages, so the resident bytes of the page are the upper bound. Which OS pages the recent
+ * blocks are in is not known, so they count as spread over the page at random. */
 static int64_t empty_os_bytes(const struct wire_page *page) {
+    int64_t os_pages = model_tame((int64_t)page->touched_bytes) / OS_PAGE_BYTES;
     int64_t empty = (int64_t)page->os_empty * OS_PAGE_BYTES, held = memory_held_bytes(page);
-    return empty < held ? empty : held;
+    empty = empty < held ? empty : held;
+    for (uint32_t i = recent_blocks(page); i > 0 && os_pages > 0; i--)
+        empty -= empty / os_pages;
+    return empty;
 }
 
 /* Returns the bytes that a trim returns of pages without live blocks. A thread that sleeps keeps
- * about one OS page of each of these pages: the OS page of the records, or of a block that the
- * thread freed last and that is in no page's list. */
-static int64_t returned_bytes(const struct wire_page *page) {
+ * the OS page of the records of each of these pages. A page with recent blocks has blocks in use
+ * for the library: a trim of all contexts (`all`) leaves it as it is, a trim of some returns its
+ * other OS pages. */
+static int64_t returned_bytes(const struct wire_page *page, bool all) {
     int64_t kept = page->tid != 0 ? (int64_t)page->pages * OS_PAGE_BYTES : 0;
-    int64_t held = memory_held_bytes(page);
-    return held > kept ? held - kept : 0;
+    int64_t held = memory_held_bytes(page), rest = held > kept ? held - kept : 0;
+    int64_t os_pages = model_tame((int64_t)page->touched_bytes) / OS_PAGE_BYTES;
+    uint32_t recent = recent_blocks(page);
+    if (all && recent > 0)
+        return 0;
+    for (uint32_t i = recent; i > 0 && os_pages > 0; i--)
+        rest -= rest / os_pages;
+    return rest;
 }
 
 /* Returns the bytes of `live` live blocks of a page. */
@@ -204,7 +222,7 @@ static void add_page(struct holders *holders, const struct model *model,
         add_own_page(holders, model, page);
     if (page->live == 0) {
         add_to(&holders->kept_bytes, memory_held_bytes(page));
-        add_to(&holders->returned_bytes, returned_bytes(page));
+        add_to(&holders->returned_bytes, returned_bytes(page, true));
         return;
     }
     shares_of(model, page, &shares);
@@ -453,7 +471,7 @@ int64_t holders_trim(const struct model *model, const bool *members) {
         const struct wire_page *page = &model->pages[i];
         if (page->context != WIRE_NONE && !members[page->context])
             continue;
-        add_to(&sum, page->live == 0 ? returned_bytes(page) : empty_os_bytes(page));
+        add_to(&sum, page->live == 0 ? returned_bytes(page, false) : empty_os_bytes(page));
     }
     return sum;
 }
