@@ -133,7 +133,8 @@ def tasks_and_their_buffers():
     with runtime_dir() as directory, spread(directory, "c", "tasks") as target:
         alarms, text = alarms_at(target, 4), told(target)
     check_equal([one["contexts"] for one in alarms], [2], f"call paths: {alarms}")
-    check("as many chunks of one thread as of another" in alarms[0]["evidence"],
+    check("these call paths have no function in common, as those of different threads, but at each "
+          "look there were as many chunks of one as of another" in alarms[0]["evidence"],
           alarms[0]["evidence"])
     check("task_spawn" in labelled(text, 1, "who") and "buffer_open" in labelled(text, 1, "who"),
           text)

@@ -241,9 +241,9 @@ struct finding *tell_growth(struct look *look, const struct rule *rule, enum sev
         "%s %s by %s%s in %.1f s%s; %s; %s%s",
         suspect->count > 1 ? "together, these call paths" : "this call path", when, count,
         look_bytes(growth->bytes), growth->seconds, a_day, stays, ends,
-        suspect->companions ? "; several threads allocate them, and at each look there were as "
-                              "many chunks of one thread as of another, so the same objects own "
-                              "them"
+        suspect->companions ? "; these call paths have no function in common, as those of "
+                              "different threads, but at each look there were as many chunks of "
+                              "one as of another, so the same objects probably own them"
                             : "");
     free(ends);
     free(when);
