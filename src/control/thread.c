@@ -22,10 +22,8 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -43,8 +41,6 @@
 #define EXIT_WAITS_MAX 1000 /* at exit, most pauses of EXIT_WAIT_NS */
 /* in control_pause, most pauses of EXIT_WAIT_NS */
 #define GONE_WAITS_MAX 10000
-/* room for a set of 8192 processors; Linux on x86-64 has no more */
-#define AFFINITY_WORDS 128
 /* least time between two checks of the socket's path and of the user */
 #define SOCKET_LOOK_NS 1000000000U
 
@@ -145,45 +141,10 @@ void control_look_at_socket(void) {
         make_socket();
 }
 
-#define IO_CLASS_SHIFT 13
-#define IO_REAL_TIME 1
-#define IO_OF_PROCESS 1
-#define ORDINARY_SLACK_NS 50000 /* the kernel's default: how late a timer may end a wait */
-
-/* The new thread has inherited the policy, the priority and the processors of the thread that
- * started it. That may be a thread of real time, which spins on a processor of its own. The control
- * thread takes an ordinary policy and priority, and the processors of the program's first thread.
- * So it delays no thread of real time, and runs even while such a thread spins. For the same reason
- * it takes an ordinary I/O priority, and a timer slack that is not below the ordinary one. */
-static void take_ordinary_place(void) {
-    static const struct sched_param ordinary;
-    unsigned long first[AFFINITY_WORDS] = {0}, own[AFFINITY_WORDS] = {0};
-    long policy = os_syscall(SYS_sched_getscheduler, 0, 0, 0, 0, 0, 0);
-    if (policy == SCHED_FIFO || policy == SCHED_RR)
-        os_syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, (long)&ordinary, 0, 0, 0);
-    /* the system call returns 20 minus the nice value */
-    if (os_syscall(SYS_getpriority, PRIO_PROCESS, 0, 0, 0, 0, 0) > 20)
-        os_syscall(SYS_setpriority, PRIO_PROCESS, 0, 0, 0, 0, 0);
-    if (os_syscall(SYS_ioprio_get, IO_OF_PROCESS, 0, 0, 0, 0, 0) >> IO_CLASS_SHIFT == IO_REAL_TIME)
-        os_syscall(SYS_ioprio_set, IO_OF_PROCESS, 0, 0, 0, 0, 0);
-    long slack_ns = os_syscall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0, 0);
-    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)
-        os_syscall(SYS_prctl, PR_SET_TIMERSLACK, ORDINARY_SLACK_NS, 0, 0, 0, 0);
-    long pid = os_process_id(), bytes = sizeof first;
-    if (OS_FAILED(os_syscall(SYS_sched_getaffinity, pid, bytes, (long)first, 0, 0, 0)) ||
-        OS_FAILED(os_syscall(SYS_sched_getaffinity, 0, bytes, (long)own, 0, 0, 0)))
-        return;
-    for (int i = 0; i < AFFINITY_WORDS; i++)
-        if (first[i] != own[i]) {
-            os_syscall(SYS_sched_setaffinity, 0, bytes, (long)first, 0, 0, 0);
-            return;
-        }
-}
-
 static int thread_main(void *argument) {
     (void)argument;
     control_thread_begins();
-    take_ordinary_place();
+    os_thread_take_ordinary_place();
     /* A raw system call: the symbol prctl names the library's own function in api/sandbox.c, which
      * this layer may not call. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);

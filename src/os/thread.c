@@ -9,6 +9,8 @@
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 
 /* These are the flags of glibc's pthread_create; filters of system calls allow this combination. */
 #define THREAD_FLAGS                                                                               \
@@ -116,4 +118,39 @@ void os_thread_join(const struct os_thread *thread) {
         if (error == -ETIMEDOUT && !os_thread_exists(id))
             return;
     }
+}
+
+/* room for a set of 8192 processors; Linux on x86-64 has no more */
+#define AFFINITY_WORDS 128
+#define IO_CLASS_SHIFT 13
+#define IO_REAL_TIME 1
+#define IO_OF_PROCESS 1
+#define ORDINARY_SLACK_NS 50000 /* the kernel's default: how late a timer may end a wait */
+
+/* A thread of real time may spin on a processor of its own. A thread with an ordinary policy and
+ * the processors of the first thread delays no such thread, and runs even while such a thread
+ * spins. */
+void os_thread_take_ordinary_place(void) {
+    static const struct sched_param ordinary;
+    unsigned long first[AFFINITY_WORDS] = {0}, own[AFFINITY_WORDS] = {0};
+    long policy = os_syscall(SYS_sched_getscheduler, 0, 0, 0, 0, 0, 0);
+    if (policy == SCHED_FIFO || policy == SCHED_RR)
+        os_syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, (long)&ordinary, 0, 0, 0);
+    /* the system call returns 20 minus the nice value */
+    if (os_syscall(SYS_getpriority, PRIO_PROCESS, 0, 0, 0, 0, 0) > 20)
+        os_syscall(SYS_setpriority, PRIO_PROCESS, 0, 0, 0, 0, 0);
+    if (os_syscall(SYS_ioprio_get, IO_OF_PROCESS, 0, 0, 0, 0, 0) >> IO_CLASS_SHIFT == IO_REAL_TIME)
+        os_syscall(SYS_ioprio_set, IO_OF_PROCESS, 0, 0, 0, 0, 0);
+    long slack_ns = os_syscall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0, 0);
+    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)
+        os_syscall(SYS_prctl, PR_SET_TIMERSLACK, ORDINARY_SLACK_NS, 0, 0, 0, 0);
+    long pid = os_process_id(), bytes = sizeof first;
+    if (OS_FAILED(os_syscall(SYS_sched_getaffinity, pid, bytes, (long)first, 0, 0, 0)) ||
+        OS_FAILED(os_syscall(SYS_sched_getaffinity, 0, bytes, (long)own, 0, 0, 0)))
+        return;
+    for (int i = 0; i < AFFINITY_WORDS; i++)
+        if (first[i] != own[i]) {
+            os_syscall(SYS_sched_setaffinity, 0, bytes, (long)first, 0, 0, 0);
+            return;
+        }
 }

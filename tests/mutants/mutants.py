@@ -500,10 +500,10 @@ MUTANTS = {
         "src/api/namespaces.c", "    return number == SYS_capset || (", "    return (",
         ["control:capset-leaves-no-thread-with-more"]),
     "our-thread-hurries": (
-        "src/control/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
+        "src/os/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
         "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),
     "our-thread-reads-before-others": (
-        "src/control/thread.c", ">> IO_CLASS_SHIFT == IO_REAL_TIME)", ">> IO_CLASS_SHIFT > 9)",
+        "src/os/thread.c", ">> IO_CLASS_SHIFT == IO_REAL_TIME)", ">> IO_CLASS_SHIFT > 9)",
         ["control:a-real-time-thread-starts-an-ordinary-one"]),
     "a-dump-stops-the-process": (
         "src/control/dump.c", "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
