@@ -87,11 +87,12 @@ void model_point(const void *at);
 #define exchange_acquire(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQUIRE))
 #define exchange_release(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_RELEASE))
 #define exchange_acq_rel(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_ACQ_REL))
-/* All threads see all exchange_full and load_full in one order. If two threads each write a word by
- * exchange_full and then read the other thread's word by load_full, at least one of them sees the
- * other's write. */
+/* All threads see all exchange_full, add_full and load_full in one order. If two threads each write
+ * a word by exchange_full or add_full and then read the other thread's word by load_full, at least
+ * one of them sees the other's write. */
 #define exchange_full(p, v) (POINT(p) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST))
 #define load_full(p) (POINT(p) __atomic_load_n((p), __ATOMIC_SEQ_CST))
+#define add_full(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_SEQ_CST))
 #define cas(p, expected, v, weak, order)                                                           \
     (POINT(p) __atomic_compare_exchange_n((p), (expected), (v), (weak), (order), __ATOMIC_RELAXED))
 /* cas_acquire never fails spuriously; cas_release and cas_acq_rel may. */

@@ -46,7 +46,7 @@ bool control_is_young(void);
 bool control_is_old(void);
 /* Starts the thread if control_waiting is 1. The caller has left the allocator, or is about to
  * wait. It may be a signal handler, but on an alternate stack, which may be small, the thread does
- * not start. */
+ * not start. A signal handler that interrupts the call may leave it by a jump. */
 void control_start(void);
 
 /* Called before a system call that the kernel allows only in a process with one thread, or that

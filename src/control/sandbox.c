@@ -40,16 +40,21 @@ struct seccomp {
     int64_t parent;        /* pid of the parent */
 };
 
-static char *status; /* text of /proc/PID/status, in the buffer that sandbox_lets_thread got */
-static size_t status_bytes;
-/* The number of filters under which child_survives_calls found the control thread's calls to be
- * safe; 0: none found yet. A forked child under as many filters does not try the calls again. */
+/* Text of /proc/PID/status, in a buffer of the caller. */
+struct status {
+    char *text;
+    size_t bytes; /* size of the buffer */
+};
+
+/* Atomic: the number of filters under which child_survives_calls found the control thread's calls
+ * to be safe; 0: none found yet. A forked child under as many filters does not try the calls
+ * again. */
 static int64_t filters_let;
 
 /* Returns the text behind the name `name` of a line of `status`; NULL: there is no such line. */
-static const char *status_line(const char *name) {
+static const char *status_line(const struct status *status, const char *name) {
     size_t length = text_length(name);
-    for (const char *at = status; *at; at++)
+    for (const char *at = status->text; *at; at++)
         if (*at == '\n' && __builtin_strncmp(at + 1, name, length) == 0)
             return at + 1 + length;
     return NULL;
@@ -63,8 +68,9 @@ static const char *skip_gap(const char *at) {
 
 /* Reads the first `count` numbers in the line of `status` that begins with `name`. False: there is
  * no such line. */
-static bool status_numbers(const char *name, int64_t *numbers, unsigned count) {
-    const char *at = status_line(name);
+static bool status_numbers(const struct status *status, const char *name, int64_t *numbers,
+                           unsigned count) {
+    const char *at = status_line(status, name);
     for (unsigned i = 0; at && i < count; i++)
         for (at = skip_gap(at), numbers[i] = 0; *at >= '0' && *at <= '9'; at++)
             numbers[i] = numbers[i] * 10 + (*at - '0');
@@ -73,8 +79,8 @@ static bool status_numbers(const char *name, int64_t *numbers, unsigned count) {
 
 /* Reads the hexadecimal number in the line of `status` that begins with `name`. False: there is no
  * such line. */
-static bool status_bits(const char *name, uint64_t *bits) {
-    const char *at = status_line(name);
+static bool status_bits(const struct status *status, const char *name, uint64_t *bits) {
+    const char *at = status_line(status, name);
     *bits = 0;
     if (!at)
         return false;
@@ -83,16 +89,17 @@ static bool status_bits(const char *name, uint64_t *bits) {
     return true;
 }
 
-static int64_t status_number(const char *name) {
+static int64_t status_number(const struct status *status, const char *name) {
     int64_t number;
-    return status_numbers(name, &number, 1) ? number : -1;
+    return status_numbers(status, name, &number, 1) ? number : -1;
 }
 
-static struct seccomp seccomp_of(const char *path) {
-    if (os_read_file(path, status, status_bytes) <= 0)
+static struct seccomp seccomp_of(const char *path, const struct status *status) {
+    if (os_read_file(path, status->text, status->bytes) <= 0)
         return (struct seccomp){-1, -1, -1};
-    return (struct seccomp){status_number("Seccomp"), status_number("Seccomp_filters"),
-                            status_number("PPid")};
+    return (struct seccomp){status_number(status, "Seccomp"),
+                            status_number(status, "Seccomp_filters"),
+                            status_number(status, "PPid")};
 }
 
 static bool is_same(const struct seccomp *a, const struct seccomp *b) {
@@ -112,7 +119,7 @@ static bool is_marked_as_container(void) {
 }
 
 /* True if the process's parent is under as many filters as the process. */
-static bool parent_has_as_many_filters(const struct seccomp *self) {
+static bool parent_has_as_many_filters(const struct seccomp *self, const struct status *status) {
     char path[48];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
     if (self->parent <= 0)
@@ -121,7 +128,7 @@ static bool parent_has_as_many_filters(const struct seccomp *self) {
     text_add_number(&text, self->parent);
     text_add(&text, "/status");
     path[text.length] = 0;
-    struct seccomp parent = seccomp_of(path);
+    struct seccomp parent = seccomp_of(path, status);
     return is_same(self, &parent);
 }
 
@@ -227,26 +234,26 @@ static bool child_survives_calls(void) {
 }
 
 /* True if the filters are those of a container, and let the control thread live. */
-static bool filter_lets_thread(const struct seccomp *self) {
-    if (self->filters > 0 && self->filters == filters_let)
+static bool filter_lets_thread(const struct seccomp *self, const struct status *status) {
+    if (self->filters > 0 && self->filters == load_relaxed(&filters_let))
         return true;
-    struct seccomp first = seccomp_of("/proc/1/status");
-    if (!is_same(self, &first) || !(parent_has_as_many_filters(self) || is_marked_as_container()) ||
+    struct seccomp first = seccomp_of("/proc/1/status", status);
+    if (!is_same(self, &first) ||
+        !(parent_has_as_many_filters(self, status) || is_marked_as_container()) ||
         !child_survives_calls())
         return false;
-    filters_let = self->filters;
+    store_owner(&filters_let, self->filters); /* if two threads store, they store one value */
     return true;
 }
 
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why) {
-    status = room;
-    status_bytes = bytes;
-    struct seccomp self = seccomp_of("/proc/self/status");
+    const struct status status = {room, bytes};
+    struct seccomp self = seccomp_of("/proc/self/status", &status);
     if (self.mode == NOT_FILTERED)
         return true;
     if (self.mode != STRICT_MODE && options.control == CONTROL_ALWAYS)
         return true;
-    if (self.mode == FILTERED && filter_lets_thread(&self))
+    if (self.mode == FILTERED && filter_lets_thread(&self, &status))
         return true;
     text_add(why, self.mode < 0
                       ? "/proc/self/status does not tell whether system calls are filtered"
@@ -262,10 +269,9 @@ bool sandbox_keeps_root(void) {
     os_syscall(SYS_getresuid, (long)&own[0], (long)&own[1], (long)&own[2], 0, 0, 0);
     if (own[0] && own[1] && own[2])
         return false;
-    status = room;
-    status_bytes = sizeof room;
+    const struct status status = {room, sizeof room};
     return os_read_file("/proc/self/status", room, sizeof room) > 0 &&
-           status_numbers("Uid", users, 3) && users[0] && users[1] && users[2];
+           status_numbers(&status, "Uid", users, 3) && users[0] && users[1] && users[2];
 }
 
 /* The capabilities 0 to 31, or 32 to 63, as capget and capset have them. */
@@ -285,10 +291,9 @@ void sandbox_drop_capabilities(void) {
     if (OS_FAILED(os_syscall(SYS_capget, (long)&header, (long)own, 0, 0, 0, 0)) ||
         !(own[0].permitted | own[1].permitted))
         return;
-    status = room;
-    status_bytes = sizeof room;
+    const struct status status = {room, sizeof room};
     if (os_read_file("/proc/self/status", room, sizeof room) <= 0 ||
-        !status_bits("CapPrm", &permitted))
+        !status_bits(&status, "CapPrm", &permitted))
         return;
     uint64_t before = (uint64_t)own[1].permitted << 32 | own[0].permitted;
     if (!(before & ~permitted))

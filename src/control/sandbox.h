@@ -12,9 +12,10 @@
 
 #include "base/text.h"
 
-/* True: the process may make a thread and a socket. False: `why` names the obstacle. Called under
- * control.lock, or before the program's main. room: scratch memory for one file of /proc; a status
- * file of /proc lists all groups of the user, so it may be long. */
+/* True: the process may make a thread and a socket. False: `why` names the obstacle. Any
+ * thread; a signal handler may interrupt the call, make this call itself, and leave by a jump.
+ * room: scratch memory for one file of /proc; a status file of /proc lists all groups of the user,
+ * so it may be long. */
 bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
 
 /* For the control thread: true if it is root or may become root, and the program's first thread is

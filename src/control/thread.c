@@ -47,8 +47,12 @@
 uint32_t control_waiting FORK_PAGE;
 
 static struct {
-    struct lock lock;  /* guards the start of the thread */
-    bool forking;      /* a thread of this process is in fork */
+    struct lock lock; /* guards the start of the thread */
+    bool forking;     /* a thread of this process is in fork */
+    bool examined;    /* atomic: may_start found that no filter forbids the thread */
+    /* Atomic: calls of control_start that make system calls. Counts too many if a handler left
+     * control_start by a jump. */
+    uint32_t starters;
     uint32_t running;  /* pid of the process that has the thread; 0: none. Under the lock */
     uint32_t stopping; /* atomic: the thread must end */
     uint32_t opening;  /* atomic: the thread is making the socket */
@@ -173,19 +177,19 @@ static int thread_main(void *argument) {
     return 0;
 }
 
-/* True when the thread may start. False, for good, where a filter of system calls was installed
- * before the program started. */
-static bool may_start(void) {
-    char reason[256];
+/* True when no filter of system calls was there before the program started, or the filter is known
+ * to let the thread live. False, for good, otherwise. */
+static bool no_filter_forbids(void) {
+    char reason[256] = "there is no memory to read /proc/self/status";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
-    if (load_relaxed(&os_restricted))
-        return false;
-    /* The thread's stack is not in use yet, and its upper end will be written in any case. So that
-     * end serves as scratch memory. */
-    if (sandbox_lets_thread(stack_room + STACK_BYTES - STATUS_BYTES, STATUS_BYTES, &why))
+    char *room = os_map(STATUS_BYTES);
+    bool may = room && sandbox_lets_thread(room, STATUS_BYTES, &why);
+    if (room)
+        os_unmap(room, STATUS_BYTES);
+    if (may)
         return true;
     store_release(&os_restricted, OS_RESTRICTED);
-    reason[why.length] = 0;
+    reason[why.length ? why.length : text_length(reason)] = 0;
     control_complain(reason, "");
     return false;
 }
@@ -193,7 +197,7 @@ static bool may_start(void) {
 /* After this many tries on alternate stacks no thread starts any more: the program may always run
  * on such stacks, and a try takes 30 us. */
 #define TRIES_APART 64U
-static uint32_t tries_apart; /* under control.lock */
+static uint32_t tries_apart; /* atomic */
 
 static bool is_on_alternate_stack(void) {
     stack_t stack = {.ss_flags = 0};
@@ -201,18 +205,30 @@ static bool is_on_alternate_stack(void) {
     return stack.ss_flags & SS_ONSTACK;
 }
 
-/* Starts the control thread, if it may start (may_start). */
+/* True when the caller may start the thread now. Only then is it known that no filter forbids to
+ * block signals. Until then a signal handler may leave this function by a jump, so the caller holds
+ * no lock. */
+static bool may_start(void) {
+    if (load_full(&os_restricted))
+        return false;
+    if (load_relaxed(&tries_apart) > TRIES_APART ||
+        !(load_relaxed(&control.examined) || no_filter_forbids())) {
+        store_release(&control_waiting, 0);
+        return false;
+    }
+    store_owner(&control.examined, true);
+    bool apart = is_on_alternate_stack();
+    if (apart)
+        add_relaxed(&tries_apart, 1);
+    return !apart && !load_relaxed(&os_restricted);
+}
+
+/* Starts the thread, which may start (may_start). The caller holds control.lock and has blocked all
+ * signals, or runs before the program's main. */
 static void start(void) {
     char *stack = (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES);
-    if (tries_apart > TRIES_APART || !may_start())
-        return;
-    /* Only now is it known that no filter forbids the system call in is_on_alternate_stack. */
-    if (is_on_alternate_stack()) {
-        tries_apart++;
-        store_release(&control_waiting, 1);
-        return;
-    }
-    follow.done = follow.asked; /* calls that the last thread has not made */
+    store_owner(&control.examined, false); /* another filter may be there before the next start */
+    follow.done = follow.asked;            /* calls that the last thread has not made */
     if (!os_thread_start(&thread, stack, STACK_BYTES, thread_main)) {
         control_complain("cannot start the control thread", "");
         return;
@@ -359,6 +375,20 @@ void control_resume(void) {
  * of control_restrict so far. */
 #define RESTRICTION_BITS 2
 
+/* The pause between two looks, and the most pauses, until the calls of control_start are over. They
+ * take some 0.2 ms. */
+#define STARTERS_WAIT_NS 100000
+#define STARTERS_WAITS_MAX 100
+
+/* Waits until no thread makes system calls in control_start. Threads that call control_start later
+ * see that the process is restricted. */
+static void await_starters(void) {
+    int saved = errno;
+    for (int i = 0; i < STARTERS_WAITS_MAX && load_full(&control.starters); i++)
+        os_sleep(&(struct timespec){.tv_nsec = STARTERS_WAIT_NS});
+    errno = saved;
+}
+
 bool control_restrict(bool strictly, uint32_t *before) {
     uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
     if (!load_relaxed(&os_restricted) && !os_memory_is_own())
@@ -369,12 +399,13 @@ bool control_restrict(bool strictly, uint32_t *before) {
     uint32_t was = load_relaxed(&os_restricted);
     *before = calls << RESTRICTION_BITS | was;
     if (was < now)
-        store_release(&os_restricted, now);
+        (void)exchange_full(&os_restricted, now);
     if (was) {
         end_thread(); /* waits if another thread that restricts the process is ending the thread */
         return was < now;
     }
     store_release(&control_waiting, 0);
+    await_starters();
     bool ended = end_thread();
     unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
     if (ended)
@@ -442,19 +473,30 @@ static bool has_ended(void) {
     return true;
 }
 
-COLD void control_start(void) {
-    int saved = errno, cancel_state;
-    /* a signal handler may have interrupted the allocator, or the start of the thread */
-    if (lock_any_is_mine() || !lock_try(&control.lock))
-        return;
-    /* The caller may be about to wait (api/waits.c), and may be cancelled at any moment. */
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state);
-    if (load_relaxed(&control_waiting) && has_ended()) {
-        store_owner(&control_waiting, 0);
-        start();
+/* Starts the thread under control.lock. A signal handler may leave by siglongjmp, and libc may
+ * cancel the caller by a signal, so no signal may come while the lock is held. */
+static void start_undisturbed(void) {
+    uint64_t all = UINT64_MAX, before = 0;
+    os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, sizeof all, 0, 0);
+    if (lock_try(&control.lock)) {
+        if (load_relaxed(&control_waiting) && has_ended()) {
+            store_owner(&control_waiting, 0);
+            start();
+        }
+        lock_release(&control.lock);
     }
-    lock_release(&control.lock);
-    pthread_setcancelstate(cancel_state, NULL);
+    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
+}
+
+COLD void control_start(void) {
+    int saved = errno;
+    /* a signal handler may have interrupted the allocator */
+    if (lock_any_is_mine() || load_relaxed(&control.lock.word))
+        return;
+    add_full(&control.starters, 1);
+    if (may_start())
+        start_undisturbed();
+    add_full(&control.starters, -1U);
     errno = saved;
 }
 
@@ -467,7 +509,10 @@ void control_init(bool at_once, const char *record) {
         return;
     record_init(record, at_once);
     if (at_once || options.control >= CONTROL_EAGER) {
-        start();
+        if (may_start())
+            start();
+        else
+            control_resume();
         if (control.running)
             record_await_file();
     } else {
@@ -510,7 +555,8 @@ COLD void control_fork_done(bool child, bool has_heap) {
         server_let_go();
     }
     control.running = control.stopping = 0;
-    control.opening = control.ending = 0;
+    control.opening = control.ending = control.starters = 0;
+    control.examined = false;
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;

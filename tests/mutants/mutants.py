@@ -499,6 +499,9 @@ MUTANTS = {
     "capset-by-number-leaves-our-thread": (
         "src/api/namespaces.c", "    return number == SYS_capset || (", "    return (",
         ["control:capset-leaves-no-thread-with-more"]),
+    "signals-interrupt-the-start": (
+        "src/control/thread.c", "    uint64_t all = UINT64_MAX, before = 0;",
+        "    uint64_t all = 0, before = 0;", ["control:a-jump-out-of-the-start"]),
     "our-thread-hurries": (
         "src/os/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
         "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* jump_out - a signal comes at a system call of a wait that starts the control thread, and its
+ * handler leaves the wait by siglongjmp. Does so for each of these calls, with a child for each:
+ * the parent traces the child, so that the signal comes at this call. After the jump the child must
+ * be cancellable, its next waits must start the control thread, and the lock of the start must be
+ * free. Prints the number of calls, and what was wrong after a call. Exits with 77 if no process
+ * can be traced. */
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A child that waits longer for the lock waits for ever. */
+enum { LIMIT_S = 20 };
+/* exit statuses of a child */
+enum { GOOD, NOT_CANCELLABLE, NO_THREAD, NO_TRACE = 77 };
+static const char *const found[] = {"good", "cannot be cancelled", "has no control thread"};
+
+static sigjmp_buf home;
+
+static void go_home(int number) {
+    siglongjmp(home, number);
+}
+
+static void do_nothing(int number) {
+    (void)number;
+}
+
+static int control_threads(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = fopen(path, "r");
+        if (file && fgets(name, sizeof name, file) && !strcmp(name, "memctx\n"))
+            count++;
+        if (file)
+            fclose(file);
+    }
+    if (folder)
+        closedir(folder);
+    return count;
+}
+
+/* The library takes the lock of the control thread's start around setgid. */
+static void *take_lock(void *nothing) {
+    (void)!setgid(getgid());
+    return nothing;
+}
+
+static int child_main(void) {
+    int state;
+    pthread_t other;
+    signal(SIGUSR1, go_home);
+    signal(SIGALRM, do_nothing);
+    if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+        return NO_TRACE;
+    raise(SIGSTOP);
+    if (!sigsetjmp(home, 1)) {
+        syscall(SYS_getppid); /* the parent counts the calls from here on */
+        for (;;)
+            sleep(1000);
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+    if (state != PTHREAD_CANCEL_ENABLE)
+        return NOT_CANCELLABLE;
+    for (int i = 0; i < 300 && !control_threads(); i++) {
+        ualarm(20000, 20000); /* ends the wait */
+        sleep(100);
+        ualarm(0, 0);
+    }
+    if (control_threads() != 1)
+        return NO_THREAD;
+    signal(SIGALRM, SIG_DFL);
+    alarm(LIMIT_S);
+    return pthread_create(&other, NULL, take_lock, NULL) || pthread_join(other, NULL);
+}
+
+/* Lets the child run to its next stop, and returns the child's status. */
+static int run_on(pid_t child, enum __ptrace_request how) {
+    int status = 0;
+    ptrace(how, child, NULL, NULL);
+    waitpid(child, &status, 0);
+    return status;
+}
+
+/* Lets the child run to the call with this number, from 1 on, and returns the kernel's number of
+ * the call. */
+static long run_to_call(pid_t child, int number) {
+    int status, counted = -1; /* -1: the child has not begun to wait */
+    struct user_regs_struct registers = {0};
+    for (int entry = 1;; entry = !entry) {
+        do
+            status = run_on(child, PTRACE_SYSCALL);
+        while (WIFSTOPPED(status) && WSTOPSIG(status) != (SIGTRAP | 0x80));
+        if (!WIFSTOPPED(status) || ptrace(PTRACE_GETREGS, child, NULL, &registers))
+            return -1;
+        if (!entry)
+            continue;
+        if (counted >= 0 || registers.orig_rax == SYS_getppid)
+            counted++;
+        if (counted == number)
+            return (long)registers.orig_rax;
+    }
+}
+
+int main(void) {
+    int wrong = 0;
+    for (int number = 1;; number++) {
+        int status;
+        pid_t child = fork();
+        if (!child)
+            _exit(child_main());
+        waitpid(child, &status, 0);
+        if (!WIFSTOPPED(status)) {
+            fprintf(stderr, "no process can be traced\n");
+            return NO_TRACE;
+        }
+        ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+        long call = run_to_call(child, number);
+        syscall(SYS_tgkill, child, child, SIGUSR1);
+        do
+            status = run_on(child, PTRACE_CONT);
+        while (WIFSTOPPED(status) && WSTOPSIG(status) != SIGUSR1);
+        ptrace(PTRACE_DETACH, child, NULL, (void *)(long)SIGUSR1);
+        waitpid(child, &status, 0);
+        int end = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        if (end != GOOD) {
+            printf("after call %d (%ld) the process %s\n", number, call,
+                   end > 0 && end <= NO_THREAD ? found[end] : "has ended");
+            wrong++;
+        }
+        if (call == SYS_clock_nanosleep || end < 0) { /* do not wait for the lock once more */
+            printf("%d calls, %d wrong\n", number, wrong);
+            break;
+        }
+    }
+    return 0;
+}
