@@ -13,11 +13,15 @@ static bool fits(const struct text *text) {
     return !text->full && text->length < sizeof((struct sockaddr_un *)0)->sun_path;
 }
 
+/* The mode of a directory that the library makes. In a directory that is closed to others the
+ * sticky bit has no effect: it tells that the library made the directory, and may remove it. */
+#define DIRECTORY_MODE (S_ISVTX | 0700)
+
 /* Makes the directory, or checks that it belongs to this user and is closed to all others. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
-    if (!OS_TRY(os_mkdir(path, 0700))) {
-        os_chmod(path, 0700); /* restores the bits that the program's umask removed */
+    if (!OS_TRY(os_mkdir(path, DIRECTORY_MODE))) {
+        os_chmod(path, DIRECTORY_MODE); /* restores the bits that the program's umask removed */
     } else if (errno != EEXIST) {
         text_add(why, path);
         text_add(why, " cannot be created");
@@ -103,10 +107,12 @@ size_t socket_path_directory_length(const struct sockaddr_un *address) {
 
 void socket_path_leave(const struct socket_path *path) {
     char directory[sizeof path->final.sun_path];
+    struct stat status;
     size_t length = socket_path_directory_length(&path->final);
     if (!length || !path->below_runtime_directory)
         return;
     __builtin_memcpy(directory, path->final.sun_path, length - 1);
     directory[length - 1] = 0;
-    os_rmdir(directory); /* fails while other processes have sockets there */
+    if (!OS_TRY(os_lstat(directory, &status)) && status.st_mode & S_ISVTX)
+        os_rmdir(directory); /* fails while other processes have sockets there */
 }

@@ -356,12 +356,12 @@ def reset_never_frees():
 
 @test_named("invariant-7-modes")
 def modes():
-    """The socket has mode 0600, its directory 0700. (The control suite tests other users'
-    connections.)"""
+    """The socket has mode 0600, its directory 0700 and the sticky bit. (The control suite tests
+    other users' connections.)"""
     with runtime_dir() as directory, Standing("steady", directory) as target:
         path = target.socket_path()
         check_equal([stat.S_IMODE(os.lstat(name).st_mode)
-                     for name in (os.path.dirname(path), path)], [0o700, 0o600], "modes")
+                     for name in (os.path.dirname(path), path)], [0o1700, 0o600], "modes")
         target.end_well()
 
 

@@ -37,7 +37,7 @@ def permissions():
         parent = os.lstat(os.path.dirname(path))
         mine = os.lstat(path)
         check(stat.S_ISDIR(parent.st_mode) and stat.S_ISSOCK(mine.st_mode), "types of the files")
-        check_equal(stat.S_IMODE(parent.st_mode), 0o700, "mode of the directory")
+        check_equal(stat.S_IMODE(parent.st_mode), 0o1700, "mode of the directory")
         check_equal(stat.S_IMODE(mine.st_mode), 0o600, "mode of the socket")
         check_equal((parent.st_uid, mine.st_uid), (os.geteuid(),) * 2, "owners")
         check_equal(os.listdir(os.path.dirname(path)), [f"{target.pid}.sock"],
@@ -72,6 +72,17 @@ def the_runtime_directory_is_left_empty():
 
 
 @test
+def a_directory_of_the_user_stays():
+    """The last process does not remove a directory of sockets that the library did not make."""
+    with runtime_dir() as directory:
+        os.mkdir(os.path.join(directory, "memctx"), 0o700)
+        with start_target(directory) as target:
+            target.wait_socket()
+            check_equal(target.finish()[0], 0, "exit status")
+        check_equal(os.listdir(directory), ["memctx"], "what is left in the runtime directory")
+
+
+@test
 def permissions_under_odd_umask():
     for mask in (0o000, 0o077, 0o777):
         with runtime_dir() as directory:
@@ -84,7 +95,7 @@ def permissions_under_odd_umask():
                 path = target.wait_socket()
                 modes = [stat.S_IMODE(os.lstat(name).st_mode) for name in
                          (os.path.dirname(path), path)]
-                check_equal(modes, [0o700, 0o600], f"modes under umask {mask:03o}")
+                check_equal(modes, [0o1700, 0o600], f"modes under umask {mask:03o}")
                 with Wire(path) as client:
                     client.dump()
 

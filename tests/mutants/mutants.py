@@ -502,6 +502,9 @@ MUTANTS = {
     "signals-interrupt-the-start": (
         "src/control/thread.c", "    uint64_t all = UINT64_MAX, before = 0;",
         "    uint64_t all = 0, before = 0;", ["control:a-jump-out-of-the-start"]),
+    "a-directory-of-the-user-goes": (
+        "src/control/socket_path.c", " && status.st_mode & S_ISVTX)", ")",
+        ["control:a-directory-of-the-user-stays"]),
     "our-thread-hurries": (
         "src/os/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
         "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),
