@@ -42,7 +42,9 @@ def help_and_version():
 
 @test
 def usage_errors():
-    expect(2, "missing verb")
+    done = expect(2, "missing verb")
+    check_equal(re.findall(r"^  (\w+) ", done.stderr, re.M), VERBS, "verbs beside the message")
+    check_equal(done.stdout, "", "standard output")
     for verb in ["dumb", "web"]:
         expect(2, f"unknown verb: {verb}", verb)
     for verb in ["dump", "top", "frag", "doctor", "postmortem", "mark", "diff", "reset", "trim",

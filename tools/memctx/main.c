@@ -35,7 +35,8 @@ static const struct {
     {"Run it in production", {"watch", "serve", "push", "agent"}},
 };
 
-static void print_help(void) {
+/* Returns the text of `memctx --help`, which the caller frees. */
+static char *help_text(void) {
     char *whole = NULL;
     size_t bytes = 0;
     FILE *text = text_file_open(&whole, &bytes);
@@ -56,8 +57,22 @@ static void print_help(void) {
                   "cannot be read or written; 2 usage error; 3 no such target, or no socket;\n"
                   "4 not permitted; 5 doctor --fail-on found something.\n");
     fclose(text);
-    help_print(whole);
-    free(whole);
+    return whole;
+}
+
+static void print_help(void) {
+    char *text = help_text();
+    help_print(text);
+    free(text);
+}
+
+/* Ends the command, because it has no words. The list of verbs says what it can do. */
+static _Noreturn void refuse_nothing(void) {
+    cli_warn("missing verb");
+    char *text = help_text();
+    fputs(text, stderr);
+    free(text);
+    exit(CLI_USAGE);
 }
 
 /* Ends the command because its first word is no verb. `next`: the word behind it; NULL: none. */
@@ -84,7 +99,7 @@ static void ignore(int number) {
 int main(int argc, char **argv) {
     descriptors_occupy_standard();
     if (argc < 2)
-        cli_usage("missing verb");
+        refuse_nothing();
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("memctx %s\n", CLI_VERSION);
