@@ -73,6 +73,55 @@ void segment_unlock_and_purge(void) {
         segment_purge_when_due();
 }
 
+/* The slices that a purge has taken and not freed yet, so that a child that is forked meanwhile can
+ * free them. If more purges run at one time than there are places, the slices of the others stay
+ * taken in the child. Under the lock, except that a purge that has freed all its slices leaves its
+ * place without the lock. */
+#define PURGES_MAX 4
+static struct purge {
+    struct segment *segment; /* atomic; NULL: the place is free */
+    uintptr_t thread;        /* lock_self() of the thread that purges */
+    uint64_t taken[4];
+} purges[PURGES_MAX];
+
+/* Returns a free place, or NULL. */
+static struct purge *purge_begin(struct segment *segment) {
+    for (unsigned i = 0; i < PURGES_MAX; i++)
+        if (!load_acquire(&purges[i].segment)) {
+            purges[i] = (struct purge){.segment = segment, .thread = lock_self()};
+            return &purges[i];
+        }
+    return NULL;
+}
+
+static void purge_take(struct purge *purge, const uint64_t *slices) {
+    for (unsigned i = 0; purge && i < 4; i++)
+        purge->taken[i] |= slices[i];
+}
+
+/* Frees slices that the purge has taken. The caller holds the lock. */
+static void purge_return(struct purge *purge, struct segment *segment, unsigned start,
+                         unsigned count) {
+    if (purge)
+        bits_fill(purge->taken, start, count, false);
+    segment_return_slices(segment, start, count, false);
+}
+
+void segment_purges_fork_child(bool whole) {
+    for (unsigned i = 0; i < PURGES_MAX; i++) {
+        struct purge *purge = &purges[i];
+        /* A signal handler may have interrupted a purge and forked. That purge goes on. */
+        if (!purge->segment || purge->thread == lock_self())
+            continue;
+        for (unsigned k = bits_next(purge->taken, 0, true); whole && k < BITS_COUNT;) {
+            unsigned end = bits_next(purge->taken, k, false);
+            segment_return_slices(purge->segment, k, end - k, true);
+            k = bits_next(purge->taken, end, true);
+        }
+        purge->segment = NULL;
+    }
+}
+
 /* Takes all slices of a map, so that no other thread gets these slices while the kernel discards
  * their memory. */
 static void take_all(struct segment *segment, const uint64_t *slices) {
@@ -154,7 +203,7 @@ static void claim_headers(struct segment *segment, const uint64_t *claimed, uint
 
 /* Gives the OS pages back whose headers all belong to slices of `claimed` or `others`, and frees
  * the slices of `others` again. */
-static void discard_headers(struct segment *segment, const uint64_t *claimed,
+static void discard_headers(struct purge *purge, struct segment *segment, const uint64_t *claimed,
                             const uint64_t *others) {
     uint64_t both[4];
     for (unsigned i = 0; i < 4; i++)
@@ -166,7 +215,7 @@ static void discard_headers(struct segment *segment, const uint64_t *claimed,
     lock_take(&global.lock);
     for (unsigned i = bits_next(others, 0, true); i < BITS_COUNT;) {
         unsigned end = bits_next(others, i, false);
-        segment_return_slices(segment, i, end - i, false);
+        purge_return(purge, segment, i, end - i);
         i = bits_next(others, end, true);
     }
     lock_release(&global.lock);
@@ -191,46 +240,60 @@ static bool claim_gaps(struct segment *segment, const uint64_t *claimed, const u
 
 /* Gives the memory of taken slices back to the kernel, and frees the slices. `unused`: the slices
  * were never used, so they are zero, and must not be touched. */
-static void discard_slices(struct segment *segment, const uint64_t *slices, bool unused) {
+static void discard_slices(struct purge *purge, struct segment *segment, const uint64_t *slices,
+                           bool unused) {
     for (unsigned i = bits_next(slices, 0, true); i < BITS_COUNT;) {
         unsigned end = bits_next(slices, i, false);
         (unused ? os_give_back : os_discard)((char *)segment + i * SLICE_BYTES,
                                              (end - i) * SLICE_BYTES);
         lock_take(&global.lock);
-        segment_return_slices(segment, i, end - i, false);
+        purge_return(purge, segment, i, end - i);
         lock_release(&global.lock);
         i = bits_next(slices, end, true);
     }
 }
 
-size_t segment_purge(bool all) {
-    size_t released = segment_huge_purge(all);
-    uint64_t now = os_now_ns();
+/* Gives memory of one segment back. Returns the bytes; 0: nothing has to go back. */
+static size_t purge_segment(uint64_t now, bool all) {
     uint64_t claimed[4], others[4], gaps[4];
-    segment_clock_set(now);
-    for (;;) {
-        lock_take(&global.lock);
-        if (all || now >= load_relaxed(&global.next_purge_ns)) {
-            segment_span_caches_fade(all);
-            segment_demand_fades(all);
-        }
-        store_owner(&global.next_purge_ns,
-                    now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
-        struct segment *segment = claim_dirty(now, all, claimed);
-        if (segment)
-            claim_headers(segment, claimed, others);
-        bool has_gaps = segment && claim_gaps(segment, claimed, others, gaps);
-        lock_release(&global.lock);
-        if (!segment)
-            break;
-        if (has_gaps) {
-            segment_keep_gaps(segment);
-            discard_slices(segment, gaps, true);
-        }
-        discard_headers(segment, claimed, others);
-        released += bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES;
-        discard_slices(segment, claimed, false);
+    lock_take(&global.lock);
+    if (all || now >= load_relaxed(&global.next_purge_ns)) {
+        segment_span_caches_fade(all);
+        segment_demand_fades(all);
     }
+    store_owner(&global.next_purge_ns,
+                now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
+    struct segment *segment = claim_dirty(now, all, claimed);
+    struct purge *purge = segment ? purge_begin(segment) : NULL;
+    bool has_gaps = false;
+    if (segment) {
+        claim_headers(segment, claimed, others);
+        has_gaps = claim_gaps(segment, claimed, others, gaps);
+        purge_take(purge, claimed);
+        purge_take(purge, others);
+        if (has_gaps)
+            purge_take(purge, gaps);
+    }
+    lock_release(&global.lock);
+    if (!segment)
+        return 0;
+    if (has_gaps) {
+        segment_keep_gaps(segment);
+        discard_slices(purge, segment, gaps, true);
+    }
+    discard_headers(purge, segment, claimed, others);
+    discard_slices(purge, segment, claimed, false);
+    if (purge)
+        store_release(&purge->segment, NULL);
+    return bits_count_in(claimed, 0, BITS_COUNT) * SLICE_BYTES;
+}
+
+size_t segment_purge(bool all) {
+    size_t released = segment_huge_purge(all), bytes;
+    uint64_t now = os_now_ns();
+    segment_clock_set(now);
+    while ((bytes = purge_segment(now, all)))
+        released += bytes;
     segment_release_empty();
     if (released)
         add_relaxed(&segment_returned, (int64_t)released);

@@ -474,5 +474,7 @@ bool segment_fork_done(bool child) {
     bool whole = lock_fork_done(&global.lock, child);
     if (child && !whole)
         give_up_free();
+    if (child)
+        segment_purges_fork_child(whole);
     return whole;
 }

@@ -505,6 +505,9 @@ MUTANTS = {
     "a-directory-of-the-user-goes": (
         "src/control/socket_path.c", " && status.st_mode & S_ISVTX)", ")",
         ["control:a-directory-of-the-user-stays"]),
+    "a-child-loses-what-a-purge-took": (
+        "src/segment/segment.c", "        segment_purges_fork_child(whole);", "        (void)0;",
+        ["unit:segment/a_forked_child_frees_what_a_purge_had_taken"]),
     "our-thread-hurries": (
         "src/os/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
         "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),
@@ -579,9 +582,9 @@ MUTANTS = {
     "purged-slices-come-back-without-the-lock": (
         "src/segment/purge.c",
         "        lock_take(&global.lock);\n"
-        "        segment_return_slices(segment, i, end - i, false);\n"
+        "        purge_return(purge, segment, i, end - i);\n"
         "        lock_release(&global.lock);",
-        "        segment_return_slices(segment, i, end - i, false);",
+        "        purge_return(purge, segment, i, end - i);",
         ["model:slices-and-purge"]),
     "unmapped-under-a-dump": (
         "src/segment/segment.c", "        bool may_unmap = lock_try(&global.unmap_lock);",

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/segment: the bound of the freelist, and the freed spans that a thread keeps. */
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "segment_tests.h"
@@ -203,6 +205,39 @@ Test(segment, span_caches_are_bounded_and_fade) {
 }
 
 /* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
+static uint32_t freed, stop;
+
+/* Fills and frees pages, and gives all memory back. `freed`: no page is in use. */
+static void *purge_again_and_again(void *nothing) {
+    while (!load_acquire(&stop)) {
+        fill_and_free(200);
+        store_release(&freed, 1);
+        segment_purge(true);
+        store_release(&freed, 0);
+    }
+    return nothing;
+}
+
+/* A child that is forked while another thread purges frees the slices that the purge had taken. */
+Test(segment, a_forked_child_frees_what_a_purge_had_taken) {
+    enum { FORKS = 300 };
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, purge_again_and_again, NULL), 0);
+    for (int i = 0; i < FORKS; i++) {
+        int status;
+        segment_fork_prepare(false);
+        pid_t child = fork();
+        bool whole = segment_fork_done(!child);
+        if (!child)
+            _exit(whole && load_acquire(&freed) && segment_used_bytes() ? 1 : 0);
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0, "fork %d: slices stay taken", i);
+    }
+    store_release(&stop, 1);
+    pthread_join(thread, NULL);
+    cr_assert_eq(segment_used_bytes(), 0);
+}
+
 Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
     keep_what_is_freed();
     options.freelist_kib = 0;
