@@ -72,6 +72,7 @@ def outside_equals_inside():
               f"uptimes over the socket, from outside, over the socket: {uptimes}")
         check("--outside asked" in outside["how"], outside["how"])
         check_equal(outside["exact"], False, "exact while the process runs")
+        check_equal(outside["doubt"], outside["how"], "why it is not exact")
         compare(inside, outside)
 
 

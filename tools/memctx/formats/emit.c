@@ -397,6 +397,8 @@ void emit_json(const struct model *model, FILE *file, const struct model_write_o
     json_put_boolean(&json, "exact", model->exact);
     if (model->how)
         json_put_text(&json, "how", model->how);
+    if (!model->exact)
+        json_put_text(&json, "doubt", model_doubt(model));
     json_put_integer(&json, "rss_bytes", model->ledger.rss_bytes);
     json_put_integer(&json, "start_ticks", (int64_t)model->start_ticks);
     json_put_text(&json, "library_version", model->library_version);

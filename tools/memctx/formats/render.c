@@ -162,15 +162,15 @@ void render_nothing(const struct model *model, const struct view *view,
 void render_head(const struct model *model, const struct render_options *options) {
     char rss[RENDER_NUMBER_BYTES], own[RENDER_NUMBER_BYTES];
     printf("%s (pid %" PRId64 "): up %.3f s, resident set %s (memctx itself: %s), depth %" PRId64
-           ", %zu contexts%s\n",
+           ", %zu contexts%s%s\n",
            model_program(model), model->pid, model->uptime_s,
            render_bytes(rss, model->ledger.rss_bytes, options->human),
            render_bytes(own, memory_own_bytes(&model->ledger), options->human), model->depth,
            model->context_count + model->left_out_count,
-           model->exact    ? ""
-           : model->how    ? "; not exact"
-           : model->paused ? "; not exact: this command paused while it read the process"
-                           : "; not exact: some operations were not charged to their path");
+           model->exact ? ""
+           : model->how ? "; not exact"
+                        : "; not exact: ",
+           model->exact || model->how ? "" : model_doubt(model));
     if (model->how)
         printf("%s\n", model->how);
     print_marks(model);

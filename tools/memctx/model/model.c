@@ -16,6 +16,13 @@ bool model_has_sums_only(const struct model *model) {
     return model->totals.reserved_bytes == WIRE_UNKNOWN;
 }
 
+const char *model_doubt(const struct model *model) {
+    return model->exact    ? NULL
+           : model->how    ? model->how
+           : model->paused ? "this command paused while it read the process"
+                           : "some operations were not charged to their path";
+}
+
 const char *model_program(const struct model *model) {
     const char *slash = strrchr(model->exe, '/');
     return model->program ? model->program : slash && slash[1] != '\0' ? slash + 1 : model->exe;

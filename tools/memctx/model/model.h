@@ -382,6 +382,8 @@ bool model_link_more(struct model *model, size_t from, struct cli_failure *failu
 void model_add_up(struct model *model);
 /* True if the sums over the pages of contexts are unknown, as in many moments of a recording. */
 bool model_has_sums_only(const struct model *model);
+/* Returns why the figures of a model are not exact; NULL: they are exact. */
+const char *model_doubt(const struct model *model);
 /* Returns the name of the program: as the user named it, or else the file name of exe. */
 const char *model_program(const struct model *model);
 /* Returns the time of the figures, in nanoseconds since 1970. For a process this is now; for a

@@ -115,7 +115,7 @@ static void print_mapped(const struct diff_ends *ends, bool human) {
 
 /* Says how a state was read, and why its figures are not exact. */
 static void print_how(const struct model *model) {
-    const char *doubt = model ? reading_doubt(model) : NULL;
+    const char *doubt = model ? model_doubt(model) : NULL;
     if (doubt)
         printf("%s: not exact: %s\n", model->source, doubt);
     else if (model && model->how)

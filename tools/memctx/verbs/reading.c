@@ -130,16 +130,9 @@ void reading_check_sort(const struct model *model, enum view_sort sort) {
                 model->source, view_sort_word(sort));
 }
 
-const char *reading_doubt(const struct model *model) {
-    return model->exact    ? NULL
-           : model->how    ? model->how
-           : model->paused ? "this command paused while it read the process"
-                           : "some operations were not charged to their path";
-}
-
 void reading_warn_doubt(const struct model *model) {
     if (!model->exact)
-        cli_warn("%s: the figures are not exact: %s", model->source, reading_doubt(model));
+        cli_warn("%s: the figures are not exact: %s", model->source, model_doubt(model));
 }
 
 const char *reading_target_word(int argc, char **argv, int maximum) {

@@ -92,8 +92,6 @@ void reading_check_began(const struct target *target, struct reading_began first
 void reading_refuse_recording(const struct model *model, const char *what);
 /* Ends the command if the model lacks the figures of pages that the sort key needs. */
 void reading_check_sort(const struct model *model, enum view_sort sort);
-/* Returns why the figures of a model are not exact; NULL: they are exact. */
-const char *reading_doubt(const struct model *model);
 /* Warns on standard error if the figures are not exact. Call it for output in a format that cannot
  * say so. */
 void reading_warn_doubt(const struct model *model);
