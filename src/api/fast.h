@@ -124,12 +124,13 @@ INLINE struct heap *thread_enter(void) {
         return NULL;
     store_owner(&heap->busy, 1);
     order_stores();
+    heap_entered(heap);
     return heap;
 }
 
 INLINE void thread_leave(struct heap *heap) {
     order_stores();
-    store_owner(&heap->busy, 0);
+    heap_set_left(heap);
 }
 
 /* --- 2. find the view that pays -------------------------------------------------------------- */
@@ -176,9 +177,11 @@ INLINE bool trace_matches(const struct trace *trace, const stack_word *words) {
  * the first guess is wrong, or the traces are of an older generation of unwind rules, or
  * context/lookup.c has closed the way by guesses for now (ways_open). */
 INLINE struct view *view_guessed(struct paths *paths, uintptr_t frame) {
-    if (UNLIKELY(paths->fast_generation != load_relaxed(&unwind_rules_generation)))
-        return paths->fixed_generation == load_relaxed(&unwind_rules_generation) ? paths->fixed
-                                                                                 : NULL;
+    uint32_t fast = load_plain(&paths->fast_generation);
+    if (UNLIKELY(fast != load_relaxed(&unwind_rules_generation))) {
+        uint32_t fixed = load_plain(&paths->fixed_generation);
+        return fixed == load_relaxed(&unwind_rules_generation) ? paths->fixed : NULL;
+    }
     uint32_t next = *first_guess(paths, frame);
     const struct trace *trace = &paths->traces[next];
     if (UNLIKELY(trace->sp != frame + 16) || !trace_matches(trace, (const stack_word *)frame))
@@ -403,8 +406,7 @@ INLINE void free_inline(void *chunk) {
     }
     bool changes = false;
     /* free_by_page_kind serves wide pages, and pages with another flag than META_MIXED. */
-    if (UNLIKELY(load_plain(&page->meta_shift) & ~META_MIXED) ||
-        !free_block(heap, page, chunk, &changes)) {
+    if (UNLIKELY(blocks_meta(page) & ~META_MIXED) || !free_block(heap, page, chunk, &changes)) {
         free_by_page_kind(heap, page, chunk);
         return;
     }

@@ -25,9 +25,10 @@ static THREAD_LOCAL enum { THREAD_NEW, THREAD_STARTING, THREAD_READY, THREAD_END
 /* The loader writes the first thread's thread-local variables after it has called the resolvers of
  * the program's indirect functions (IFUNC). Until then all variables are 0, and such a resolver may
  * call malloc. The loader calls this library's resolver before the program's. This resolver
- * lets the thread use the shared heap; later the loader writes THREAD_NEW. */
+ * lets the thread use the shared heap; later the loader writes THREAD_NEW. The thread sanitizer's
+ * run-time library is not ready yet. */
 static void nothing(void) {}
-__attribute__((used)) static void (*resolve_early(void))(void) {
+__attribute__((used)) UNSANITIZED static void (*resolve_early(void))(void) {
     if (!thread_heap) {
         thread_heap = NO_HEAP;
         thread_state = THREAD_ENDED;
@@ -180,6 +181,7 @@ static enum thread_access enter_own_or_shared(struct heap **heap, bool may_be_yo
     if (*heap && !(*heap)->busy) {
         store_owner(&(*heap)->busy, 1);
         order_stores();
+        heap_entered(*heap);
         return THREAD_OWN;
     }
     if (!*heap && thread_state == THREAD_NEW && !lock_any_is_mine()) {

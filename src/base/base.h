@@ -71,6 +71,8 @@ void model_point(const void *at);
 #endif
 #endif
 #define add_relaxed(p, v) (POINT(p) __atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
+/* The thread sanitizer does not look into this function. */
+#define UNSANITIZED __attribute__((no_sanitize("thread")))
 /* The thread sanitizer does not understand fences. It needs none, because the accesses that these
  * fences order are atomic. */
 #ifdef __SANITIZE_THREAD__

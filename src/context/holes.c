@@ -61,7 +61,7 @@ _Static_assert(WIDE_PAGE_SLICES *SLICE_BYTES / OS_PAGE_BYTES <= 16 &&
                "the numbers fit their places in page.seen, below the bit of PAGE_NOT_SEEN");
 
 /* True when the page may have empty OS pages, and has not changed since the last look. */
-static bool is_quiet(struct page *page) {
+UNSANITIZED static bool is_quiet(struct page *page) {
     /* The owner may destroy the page at any time. The header may then describe a large chunk or a
      * serial page, where another field uses the word of page.seen. This function must not change
      * that field. All values of page.seen are 1 << SEEN_USED_SHIFT or more, and that field is
@@ -103,7 +103,7 @@ static bool is_left_alone(const struct look *look, const struct heap *heap) {
 /* True if the trim request names the page, and the page has changed since it was punched last. A
  * request without `punch` names only pages without a block in use. May be called for a header that
  * its owner is changing: views stay mapped while the control thread does not give heaps back. */
-static bool is_to_trim(const struct page *page) {
+UNSANITIZED static bool is_to_trim(const struct page *page) {
     uint64_t seen = load_acquire(&page->seen);
     if (!(seen >> SEEN_USED_SHIFT) || !punch_may_help(page))
         return false;

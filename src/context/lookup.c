@@ -191,15 +191,17 @@ static void ways_open(struct paths *paths) {
     bool fixed = UNLIKELY(!load_relaxed(&options.depth)) || UNLIKELY(is_switched(paths));
     /* With MEMCTX_VERIFY or MEMCTX_CHECK every allocation is to be looked up. */
     uint32_t fast = load_relaxed(&options.verify) <= 0 && !fixed && !check ? paths->generation : 0;
-    paths->fast_generation = paths->passing || !paths->traces ? 0 : fast;
-    paths->replay_generation = paths->passing ? fast : 0;
-    paths->fixed_generation = fixed && paths->fixed && !check ? paths->generation : 0;
+    store_owner(&paths->fast_generation, paths->passing || !paths->traces ? 0 : fast);
+    store_owner(&paths->replay_generation, paths->passing ? fast : 0);
+    store_owner(&paths->fixed_generation, fixed && paths->fixed && !check ? paths->generation : 0);
 }
 
 /* Closes the fast ways, so that the next allocation is looked up and timed. */
 void context_time_next(struct paths *paths) {
     paths->timing = true;
-    paths->fast_generation = paths->replay_generation = paths->fixed_generation = 0;
+    store_owner(&paths->fast_generation, 0);
+    store_owner(&paths->replay_generation, 0);
+    store_owner(&paths->fixed_generation, 0);
 }
 
 INLINE bool traces_are_wanted(const struct paths *paths) {
@@ -360,10 +362,10 @@ NOINLINE struct view *context_view_searched(struct heap *heap, uintptr_t frame, 
     heap_await(heap);
     struct paths *paths = paths_of(heap);
     uint32_t generation = load_relaxed(&unwind_rules_generation);
-    if (paths->replay_generation == generation)
+    if (load_plain(&paths->replay_generation) == generation)
         return view_past(heap, frame, size);
     struct view *view = NULL;
-    if (paths->fold_epoch && paths->fast_generation == generation)
+    if (paths->fold_epoch && load_plain(&paths->fast_generation) == generation)
         view = cache_guess_folded(paths, frame);
     return view ? view : look_up(heap, frame, size);
 }

@@ -53,11 +53,22 @@ static bool kernel_grants(size_t bytes) {
     return true;
 }
 
+/* The thread sanitizer does not see the library's system calls. This tells it that memory which one
+ * thread unmaps, and another one then maps, has passed from one to the other. */
+static void memory_passes(void) {
+#ifdef __SANITIZE_THREAD__
+    static uint32_t passed;
+    exchange_acq_rel(&passed, 0);
+#endif
+}
+
 void *os_map(size_t bytes) {
+    memory_passes();
     return map_at(NULL, bytes, PROT_READ | PROT_WRITE, 0);
 }
 
 void os_unmap(void *start, size_t bytes) {
+    memory_passes();
     /* The kernel refuses to unmap the middle of a mapping if the process has too many mappings. The
      * memory then goes back to the kernel, and the addresses stay mapped. */
     if (OS_FAILED(OS_CALL(SYS_munmap, start, bytes, 0, 0, 0, 0)))

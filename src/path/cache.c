@@ -463,7 +463,8 @@ void cache_end(struct paths *paths, bool all) {
         table_free(paths);
     stack_end(&paths->stack);
     /* 0: the next allocation calls context_view_searched, which makes the tables */
-    paths->generation = paths->fast_generation = 0;
+    paths->generation = 0;
+    store_owner(&paths->fast_generation, 0);
 }
 
 void cache_flush(struct paths *paths) {
@@ -477,6 +478,6 @@ void cache_flush(struct paths *paths) {
     paths->trace_next = 1;
     paths->stack.count = paths->nodes_valid = 0;
     paths->stack.low = paths->stack.high = 0;
-    paths->fixed_generation = 0;
+    store_owner(&paths->fixed_generation, 0);
     paths->flushed++;
 }

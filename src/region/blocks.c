@@ -106,11 +106,11 @@ void blocks_set_layout(struct page *page, size_t bytes, bool own, unsigned size_
                      : size_class < NARROW_CLASSES && bytes > SLICE_BYTES ? SLICE_BYTES
                                                                           : bytes;
     unsigned shift = (own ? 0 : 2) + (size_class < NARROW_CLASSES ? 0 : 1);
-    page->meta_shift = (uint8_t)(shift | (UNLIKELY(options.check) ? META_CHECKED : 0));
+    store_owner(&page->meta_shift, (uint8_t)(shift | (UNLIKELY(options.check) ? META_CHECKED : 0)));
     page->granule_mask = (uint16_t)(granule - 1);
     page->color_mask = 0;
     page->records = 0;
-    page->block_bytes = block_bytes;
+    store_owner(&page->block_bytes, block_bytes);
     if (size_class < NARROW_CLASSES) {
         size_t capacity = granule / block_bytes;
         if (capacity > GRANULE_CAPACITY_MAX)
@@ -161,11 +161,11 @@ struct page *blocks_page_create(struct heap *heap, struct view *view, unsigned s
                            : blocks_bytes_table[size_class]);
     page->records = (uint16_t)blocks_records_of(page, segment_span_start(page));
     page->color_mask = 0; /* `records` contains the color from now on */
-    page->capacity =
-        (uint32_t)granules_in(page) * (page->granule_capacity - blocks_reserved_in(page).count);
-    page->view = view;
-    page->heap = heap;
-    page->seen = PAGE_NOT_SEEN;
+    unsigned capacity = page->granule_capacity - blocks_reserved_in(page).count;
+    store_owner(&page->capacity, (uint16_t)(granules_in(page) * capacity));
+    store_owner(&page->view, view);
+    store_owner(&page->heap, heap);
+    store_owner(&page->seen, PAGE_NOT_SEEN);
     blocks_open_granule(page);
     flags_set(page, view ? PAGE_TAIL : 0);
     if (view) {

@@ -260,6 +260,16 @@ INLINE void heap_await(struct heap *heap) {
     if (UNLIKELY(load_relaxed(&heap->visited)))
         heap_await_visitor(heap);
 }
+/* The thread sanitizer does not know membarrier, by which a visitor learns that the owner is
+ * outside, nor that the owner, when it enters later, sees what the visitor has done. These two
+ * tell it: the first after the owner has set `busy`, the second in place of store_owner. */
+#ifdef __SANITIZE_THREAD__
+#define heap_entered(heap) ((void)load_acquire(&(heap)->visited))
+#define heap_set_left(heap) store_release(&(heap)->busy, 0)
+#else
+#define heap_entered(heap) ((void)0)
+#define heap_set_left(heap) store_owner(&(heap)->busy, 0)
+#endif
 INTERNAL uint32_t heap_views_epoch; /* atomic: counts calls of heap_views_dropped */
 INLINE struct page *heap_recent(struct heap *heap, unsigned size_class) {
     return (struct page *)heap->recent_room[size_class];

@@ -42,8 +42,9 @@ bool heap_set_placement(uint32_t context, enum placement placement) {
     return true;
 }
 
-/* Makes the next allocation of each context of the heap come to region_alloc. */
-static void forget_bins(struct heap *heap) {
+/* Makes the next allocation of each context of the heap come to region_alloc. The owner may read
+ * view.bins at the same time: either value will do. */
+UNSANITIZED static void forget_bins(struct heap *heap) {
     uint32_t views = load_acquire(&heap->view_count);
     for (uint32_t i = 1; i < views; i = heap_view_after(heap, i))
         store_owner(&heap_view_at(heap, i)->bins, (struct bins *)&heap_no_bins);

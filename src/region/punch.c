@@ -176,9 +176,9 @@ static size_t punch_page(struct page *page, int64_t *waste) {
 
 bool punch_may_help(const struct page *page) {
     unsigned kind = load_acquire(&page->kind);
-    size_t free_blocks = page->capacity - load_relaxed(&page->used);
+    size_t free_blocks = load_relaxed(&page->capacity) - load_relaxed(&page->used);
     return (kind == PAGE_OWN || kind == PAGE_MIXED) && !(load_relaxed(&page->flags) & PAGE_FULL) &&
-           free_blocks * page->block_bytes >= OS_PAGE_BYTES &&
+           free_blocks * load_relaxed(&page->block_bytes) >= OS_PAGE_BYTES &&
            !(load_relaxed(&page->meta_shift) & (META_OWNERS | META_CHECKED | META_APART));
 }
 

@@ -236,9 +236,9 @@ static void set_back(struct page *page, uint32_t from, uint32_t slices) {
     for (uint32_t i = from; i < slices; i++) {
         page[i].back = (uint8_t)i;
         /* only the header of the page's first slice names the heap: see segment_slice_of */
-        page[i].heap = NULL;
+        store_owner(&page[i].heap, NULL);
     }
-    page->slices = slices;
+    store_owner(&page->slices, (uint16_t)slices);
 }
 
 /* Looks for slices behind the last page of one kind. `next` is the address of the header behind
@@ -341,7 +341,7 @@ static struct segment *segment_of_page(struct page *page) {
 
 void segment_forget_page(struct page *page) {
     store_owner(&page->kind, PAGE_NONE);
-    page->heap = NULL; /* a second free of a chunk in the page then finds no owner */
+    store_owner(&page->heap, NULL); /* a second free of a chunk in the page then finds no owner */
 }
 
 void segment_return_span(struct page *page) {
@@ -379,9 +379,9 @@ void segment_span_shrink(struct page *page, uint32_t slices) {
     unsigned fewer = page->slices - slices;
     for (unsigned i = 0; i < fewer; i++) {
         segment->pages[end + i].back = 0;
-        segment->pages[end + i].kind = PAGE_NONE;
+        store_owner(&segment->pages[end + i].kind, PAGE_NONE);
     }
-    page->slices = slices;
+    store_owner(&page->slices, (uint16_t)slices);
     lock_take(&global.lock);
     segment_return_slices(segment, end, fewer, true);
     segment_unlock_and_purge();

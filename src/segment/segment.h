@@ -144,8 +144,8 @@ struct page {
         uint32_t context; /* large chunks: id of the context */
         uint32_t filled;  /* other pages: segment_clock when the page last ran out of free blocks */
     };
-    uint16_t slices;   /* number of slices of the page */
-    uint16_t capacity; /* number of blocks that the page can hand out */
+    uint16_t slices;   /* atomic: number of slices of the page */
+    uint16_t capacity; /* atomic: number of blocks that the page can hand out */
     /* segment_clock when the page was made, or when a page that was kept empty got chunks again
      * (region/serial_pages.c); resizing or moving a chunk keeps the value */
     uint32_t born;

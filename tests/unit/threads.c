@@ -17,8 +17,11 @@
 
 #include "api/thread.h"
 #include "context/collect.h"
+#include "context/evict.h"
 #include "context/holes.h"
 #include "context/tree.h"
+#include "control/act.h"
+#include "figures/sums.h"
 
 #include "api/names.h"
 
@@ -110,11 +113,17 @@ static void end(struct offer *offer, unsigned *state) {
     cr_assert_eq(errno, 77, "free changed errno");
 }
 
+/* A thread that works may sleep once in NAP_EVERY operations, for up to NAP_MOST_US. */
+enum { NAP_EVERY = 16, NAP_MOST_US = 1000 };
+static bool naps;
+
 /* Puts new chunks on random shelves and ends those that stood there, whichever thread made them. */
 static void *work(void *argument) {
     unsigned state = (unsigned)(uintptr_t)argument;
     long count = operations() / (THREADS * LIVES);
     for (long i = 0; i < count; i++) {
+        if (naps && i % NAP_EVERY == 0)
+            usleep((useconds_t)rand_r(&state) % NAP_MOST_US);
         struct shelf *shelf = &shelves[rand_r(&state) % SLOTS];
         struct offer mine = make(&state);
         pthread_mutex_lock(&shelf->mutex);
@@ -222,8 +231,6 @@ Test(threads, heaps_of_ended_threads_keep_little_if_the_budget_is_small, .init =
     cr_assert_eq(kept_with_limit(1 << 20), TABLES_PARKED_READY_BYTES);
 }
 
-/* ThreadSanitizer does not know membarrier, by which a visitor stops other threads. */
-#ifndef __SANITIZE_THREAD__
 static void *visit_heaps(void *stop) {
     while (!load_acquire((uint32_t *)stop)) {
         collect_look(true, os_now_exact_ns() + 1000000000U);
@@ -238,6 +245,41 @@ Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
     uint32_t stop = 0;
     pthread_t visitor;
     cr_assert_eq(pthread_create(&visitor, NULL, visit_heaps, &stop), 0);
+    run_threads();
+    store_release(&stop, 1);
+    pthread_join(visitor, NULL);
+    expect_closed_books();
+    malloc_trim(0);
+    int64_t used = segment_usage().used_bytes;
+    cr_assert_lt(used, 24 << 20, "%lld bytes of pages are still in use", (long long)used);
+}
+
+/* A control thread that trims, collects, punches, adds up all figures and takes caches and views
+ * away, as often as it can. */
+static void *visit_sleepers(void *stop) {
+    static uint64_t room[64];
+    for (uint32_t round = 0; !load_acquire((uint32_t *)stop); round++) {
+        struct answer answer = {.bytes = (char *)room, .capacity = sizeof room};
+        uint32_t words[] = {0, 0}; /* a trim of all contexts */
+        if (round % 8 == 0)
+            trim_run((const struct wire_contexts_request *)(const void *)words, &answer);
+        collect_look(true, os_now_exact_ns() + 1000000000U);
+        holes_look_now();
+        sums_all();
+        evict_caches();
+        evict_want();
+        evict_sweep();
+    }
+    return NULL;
+}
+
+/* Threads sleep and wake, free each other's chunks and end, while all that a control thread does in
+ * their heaps goes on. */
+Test(threads, sleepers_are_visited_meanwhile, .init = set_up) {
+    uint32_t stop = 0;
+    pthread_t visitor;
+    naps = true;
+    cr_assert_eq(pthread_create(&visitor, NULL, visit_sleepers, &stop), 0);
     run_threads();
     store_release(&stop, 1);
     pthread_join(visitor, NULL);
@@ -287,7 +329,6 @@ Test(threads, pages_are_collected_while_their_owner_frees, .init = set_up) {
     int64_t used = segment_usage().used_bytes;
     cr_assert_lt(used, 8 << 10, "%lld bytes of pages are still in use", (long long)used);
 }
-#endif
 
 /* realloc gets a pointer to a block that was never handed out, whose record may say anything. One
  * and the same call allocates all chunks, so they belong to one context, which gets pages of its
