@@ -79,6 +79,21 @@ void os_wipe_on_fork(void *start, size_t bytes) {
     OS_CALL(SYS_madvise, start, bytes, MADV_WIPEONFORK, 0, 0, 0);
 }
 
+/* Maps `bytes` at an aligned address at or below `start`, without padding, or returns NULL. The
+ * kernel has just placed a mapping of this size at `start`; below it the addresses are mostly free.
+ * Where a limit of the address space leaves no room for padding, this still finds a place. */
+static void *map_aligned_below(char *start, size_t bytes, size_t alignment) {
+    uintptr_t wanted = (uintptr_t)start & ~(alignment - 1);
+    for (int tries = 0; tries < 4 && wanted > alignment; tries++, wanted -= alignment) {
+        /* Without MAP_FIXED, the kernel takes another place if this range is in use. */
+        char *got = map_at((void *)wanted, bytes, PROT_READ | PROT_WRITE, 0);
+        if (!got || !((uintptr_t)got & (alignment - 1)))
+            return got;
+        os_unmap(got, bytes);
+    }
+    return NULL;
+}
+
 void *os_map_aligned(size_t bytes, size_t alignment) {
     /* The kernel places a mapping next to the last one, below it. So after one aligned segment, the
      * next mapping of the same size is mostly aligned without trimming. */
@@ -89,10 +104,11 @@ void *os_map_aligned(size_t bytes, size_t alignment) {
     size_t padded = bytes + alignment - OS_PAGE_BYTES;
     if (padded < bytes)
         return NULL;
+    char *unaligned = start;
     /* Inaccessible memory counts towards no limit but RLIMIT_AS. */
     start = map_at(NULL, padded, PROT_NONE, 0);
     if (!start)
-        return NULL;
+        return map_aligned_below(unaligned, bytes, alignment);
     char *aligned = (char *)align_up((uintptr_t)start, alignment);
     if (aligned > start)
         os_unmap(start, (size_t)(aligned - start));

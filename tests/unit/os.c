@@ -4,9 +4,11 @@
 #include <grp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -95,6 +97,32 @@ Test(os, figures_behind_many_groups) {
 Test(memory, a_refusal_is_null) {
     cr_assert_null(os_map((size_t)1 << 62));
     cr_assert_null(os_map_aligned((size_t)1 << 62, 1 << 22));
+}
+
+/* The address space has room for the mapping, but not for the padding that aligns it. */
+Test(memory, aligned_mapping_without_room_for_padding) {
+    size_t bytes = 4 << 20;
+    char *start = os_map(bytes);
+    for (; (uintptr_t)start % bytes == 0; start = os_map(bytes)) {
+        os_unmap(start, bytes);
+        os_map(OS_PAGE_BYTES); /* moves the place of the next mapping */
+    }
+    struct rlimit before, tight;
+    cr_assert_eq(getrlimit(RLIMIT_AS, &before), 0);
+    FILE *statm = fopen("/proc/self/statm", "r");
+    unsigned long pages = 0;
+    cr_assert_eq(fscanf(statm, "%lu", &pages), 1);
+    fclose(statm);
+    os_unmap(start, bytes);
+    tight = (struct rlimit){pages * OS_PAGE_BYTES + (64 << 10), before.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_AS, &tight), 0);
+    char *aligned = os_map_aligned(bytes, bytes);
+    char *second = os_map_aligned(bytes, bytes);
+    setrlimit(RLIMIT_AS, &before);
+    cr_assert_not_null(aligned);
+    cr_assert_eq((uintptr_t)aligned % bytes, 0);
+    cr_assert_null(second, "the limit leaves room for one mapping");
+    memset(aligned, 1, bytes);
 }
 
 Test(memory, moving_keeps_the_contents) {
