@@ -251,8 +251,10 @@ bool sandbox_lets_thread(char *room, size_t bytes, struct text *why) {
     struct seccomp self = seccomp_of("/proc/self/status", &status);
     if (self.mode == NOT_FILTERED)
         return true;
-    if (self.mode != STRICT_MODE && options.control == CONTROL_ALWAYS)
+    if (self.mode != STRICT_MODE && options.control == CONTROL_ALWAYS) {
+        store_release(&os_mincore_forbidden, self.mode == FILTERED);
         return true;
+    }
     if (self.mode == FILTERED && filter_lets_thread(&self, &status))
         return true;
     text_add(why, self.mode < 0

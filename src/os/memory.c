@@ -24,6 +24,7 @@
 static uint32_t refused; /* atomic */
 uint32_t os_restricted FORK_PAGE;
 uint32_t os_counter_forbidden FORK_PAGE;
+uint32_t os_mincore_forbidden FORK_PAGE;
 
 uint32_t os_refused(void) {
     return load_relaxed(&refused);
@@ -259,6 +260,36 @@ bool os_is_readable(uintptr_t start, uintptr_t end) {
     }
 }
 
+#define PAGEMAP_AT_ONCE 128UL /* OS pages */
+#define PAGEMAP_PRESENT 63    /* bit of an entry */
+
+/* Finds the resident OS pages of an aligned range in /proc/self/pagemap. */
+static bool read_pagemap(uintptr_t start, size_t bytes, unsigned char *vector) {
+    uint64_t entries[PAGEMAP_AT_ONCE];
+    size_t count = bytes / OS_PAGE_BYTES, part, done = 0;
+    long got = 1,
+         fd = OS_CALL(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (OS_FAILED(fd))
+        return false;
+    for (; done < count && got > 0; done += part) {
+        part = count - done < PAGEMAP_AT_ONCE ? count - done : PAGEMAP_AT_ONCE;
+        got = OS_CALL(SYS_pread64, fd, entries, part * sizeof *entries,
+                      (start / OS_PAGE_BYTES + done) * sizeof *entries, 0, 0);
+        if (got != (long)(part * sizeof *entries))
+            got = 0;
+        for (size_t i = 0; i < part && got; i++)
+            vector[done + i] = entries[i] >> PAGEMAP_PRESENT;
+    }
+    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    return got > 0;
+}
+
+bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) {
+    if (UNLIKELY(load_relaxed(&os_mincore_forbidden)))
+        return read_pagemap((uintptr_t)start, bytes, vector);
+    return !OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0));
+}
+
 int64_t os_resident_bytes(const void *start, size_t bytes) {
     unsigned char vector[1024] = {0};
     int64_t resident = 0;
@@ -268,17 +299,13 @@ int64_t os_resident_bytes(const void *start, size_t bytes) {
         size_t part = end - at;
         if (part > sizeof vector * OS_PAGE_BYTES)
             part = sizeof vector * OS_PAGE_BYTES;
-        if (OS_FAILED(OS_CALL(SYS_mincore, at, part, vector, 0, 0, 0)))
+        if (!os_resident_vector((const void *)at, part, vector))
             return -1;
         for (size_t i = 0; i < part / OS_PAGE_BYTES; i++)
             resident += (vector[i] & 1) * (int64_t)OS_PAGE_BYTES;
         at += part;
     }
     return resident;
-}
-
-bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) {
-    return !OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0));
 }
 
 /* Libraries such as libfaketime define clock_gettime. Their function may take a lock and then

@@ -109,6 +109,12 @@ enum os_restriction { OS_FREE, OS_RESTRICTED, OS_RESTRICTED_STRICTLY };
 /* Atomic. Set when a thread of the process asked the kernel for a SIGSEGV at each read of the
  * processor's counter (prctl, PR_SET_TSC). Threads that this thread makes inherit the setting. */
 INTERNAL uint32_t os_counter_forbidden;
+/* Atomic. Set where a filter of system calls was there before the program, and
+ * MEMCTX_CONTROL=always started the control thread unasked: such a filter may kill the process for
+ * mincore, which few lists of permitted calls have (systemd's @system-service does not). The
+ * control thread then reads /proc/self/pagemap instead. Threads of the program do not ask which OS
+ * pages are resident. */
+INTERNAL uint32_t os_mincore_forbidden;
 
 /* --- files, for the control thread and for start-up --------------------------------------- */
 /* Reads up to capacity - 1 bytes of a file into a buffer, and ends them with a 0. Returns the

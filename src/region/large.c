@@ -31,12 +31,12 @@
 #define COPY_PAGES_LEAST (64UL << 10) /* region_copy looks for zeros in chunks of this size */
 
 /* True if less than half of the samples is resident. `bytes` are at least 2 * SAMPLE_BYTES for each
- * sample. False without a control thread: a filter of system calls may then forbid the call that
- * asks the kernel. The control thread ends before the program installs a filter. */
+ * sample. False where a filter of system calls may forbid the call that asks the kernel: without a
+ * control thread, which ends before the program installs a filter, and if os_mincore_forbidden. */
 static bool is_mostly_absent(const char *start, size_t bytes, size_t samples) {
     size_t distance = bytes / samples & ~(2 * OS_PAGE_BYTES - 1); /* samples begin at OS pages */
     int64_t resident = 0, half = (int64_t)(samples * SAMPLE_BYTES / 2);
-    if (!segment_is_purged())
+    if (!segment_is_purged() || load_relaxed(&os_mincore_forbidden))
         return false;
     for (size_t i = 0; i < samples && resident < half; i++) {
         int64_t here = os_resident_bytes(start + i * distance + distance / 2, SAMPLE_BYTES);

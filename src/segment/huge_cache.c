@@ -179,11 +179,11 @@ static struct huge_cached spare_part(size_t bytes) {
     return part;
 }
 
-/* True if the last OS pages of these bytes are resident. False without a control thread, because a
- * filter of system calls may then forbid the question. */
+/* True if the last OS pages of these bytes are resident. False without a control thread and if
+ * os_mincore_forbidden, because a filter of system calls may then forbid the question. */
 static bool end_is_resident(const char *start, size_t bytes) {
     size_t sample = ASKED_BYTES < bytes ? ASKED_BYTES : bytes;
-    return segment_is_purged() &&
+    return segment_is_purged() && !load_relaxed(&os_mincore_forbidden) &&
            os_resident_bytes(start + bytes - sample, sample) == (int64_t)sample;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* filtering GROUP -- PROGRAM ARGUMENT... - runs the program under a seccomp filter that kills it at
  * the system calls of a group, as service managers do. GROUP is network (systemd's @network-io),
- * clone (new threads and processes), barrier (membarrier), or nothing (only acct, which no
- * program here calls). */
+ * clone (new threads and processes), barrier (membarrier), mincore, or nothing (only acct, which
+ * no program here calls). */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +19,7 @@ static const int network[] = {SYS_socket,     SYS_socketpair, SYS_connect,  SYS_
                               SYS_getsockopt, SYS_setsockopt, SYS_sendmmsg, SYS_recvmmsg};
 static const int processes[] = {SYS_clone, SYS_clone3, SYS_fork, SYS_vfork};
 static const int barrier[] = {SYS_membarrier};
+static const int residency[] = {SYS_mincore};
 static const int nothing[] = {SYS_acct};
 static const struct group {
     const char *name;
@@ -27,6 +28,7 @@ static const struct group {
 } groups[] = {{"network", network, COUNT(network)},
               {"clone", processes, COUNT(processes)},
               {"barrier", barrier, COUNT(barrier)},
+              {"mincore", residency, COUNT(residency)},
               {"nothing", nothing, COUNT(nothing)}};
 
 int main(int argc, char **argv) {
