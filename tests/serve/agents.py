@@ -437,8 +437,9 @@ def the_unit_fits_the_agent_and_its_example():
     with open(f"{ROOT}/examples/agent/agent.toml", encoding="utf-8") as file:
         example = file.read()
     directory = re.search('^dir = "(.*)"$', example, re.M).group(1)
-    check_equal((["/var/lib/" + unit["StateDirectory"][0]], unit["ProtectSystem"]),
-                ([directory], ["strict"]), "the directory that the agent may write to")
+    check_equal((["/var/lib/" + unit["StateDirectory"][0]], unit["ProtectSystem"],
+                 unit["ProtectHome"]), ([directory], ["strict"], ["read-only"]),
+                "the directory that the agent may write to")
     check_equal(unit["WorkingDirectory"], [directory], "the working directory")
     memory = re.search('^memory = "(.*?)"', example, re.M).group(1)
     high, most = unit["MemoryHigh"][0], unit["MemoryMax"][0]
