@@ -128,12 +128,13 @@ def wait_moments(path, count=1):
 
 
 @contextlib.contextmanager
-def recorded(*words, members=None):
+def recorded(*words, members=None, options=()):
     """Starts the program under memctx run --record; yields it and the directory of the recording.
-    `members`: cgroup.procs of a cgroup that the program enters first."""
+    `members`: cgroup.procs of a cgroup that the program enters first. `options`: of memctx run."""
     program = harness.build_program("tests/control/recorded.c")
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-rec-") as directory:
-        argv = [harness.CLI, "run", f"--record={directory}", "--", program, *map(str, words)]
+        argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program,
+                *map(str, words)]
         if members:
             argv = ["/bin/sh", "-c", f'echo $$ >{members} && exec "$@"', "sh", *argv]
         with harness.Target(argv, runtime, preload=False) as target:

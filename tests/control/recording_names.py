@@ -9,7 +9,8 @@ import time
 
 import harness
 from harness import check, check_equal, run_cli, runtime_dir, test, wait_until
-from recorded import block_at, dump_of, functions_of, read, wait_moments
+from recorded import block_at, dump_of, functions_of, read, recorded, recording_of, wait_moments
+from recording import own_memory_cgroup
 
 NAMES_AT, NAMES_BYTES, NAMES = 15 << 20, 512 << 10, 0x4D4E4352
 
@@ -79,6 +80,36 @@ def recording_keeps_names():
         check(told.returncode == 0 and "(recorded.c:" in told.stdout, told.stdout + told.stderr)
         check("main" not in {context["frame"] and context["frame"]["function"]
                              for context in dump_of(path)["contexts"]}, "--no-symbols")
+
+
+def switches_of(pid):
+    return int(harness.read_status(pid, "voluntary_ctxt_switches"))
+
+
+@test
+def names_leave_memory_to_the_program():
+    """While the program's control group is nearly full, no look-up of names takes memory that the
+    group lacks. Otherwise the kernel would kill the look-up, and with memory.oom.group the program,
+    too. When the group has room, the names are looked up."""
+    with own_memory_cgroup() as (_, limit, members):
+        with open(limit, "w", encoding="ascii") as file:
+            file.write(str(36 << 20))
+        with recorded(1500, members=members, options=["--names"]) as (target, directory):  # 30 MB
+            path = recording_of(directory, target.pid)
+            beside = wait_until(lambda: companions_of(target.pid), "the process beside")[0]
+            begun = switches_of(beside)
+            wait_until(lambda: switches_of(beside) > begun, "the first look at the recordings")
+            wait_until(lambda: companions_of(target.pid) == [beside], "the end of a look-up")
+            with open(limit, "w", encoding="ascii") as file:
+                file.write(str(256 << 20))
+            wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names",
+                       timeout_s=60)
+            folder = os.path.dirname(members)
+            counts = [read(f"{folder}/{name}").decode() for name in
+                      ("memory.oom_control", "memory.events")
+                      if os.path.exists(f"{folder}/{name}")]
+            check(counts and "oom_kill 0\n" in counts[0], counts)
+            target.kill()
 
 
 @test

@@ -26,6 +26,7 @@
 #include "base/fork.h"
 #include "base/victim.h"
 #include "snapshot/snapshot.h"
+#include "target/limits.h"
 #include "target/process.h"
 #include "target/target.h"
 #include "verbs/recorded.h"
@@ -34,6 +35,7 @@
 #define MOST_MS 600000 /* longest pause between two look-ups */
 #define LOOKUP_S 120   /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
+#define LOOKUP_LEAST ((rlim_t)8 << 20) /* no look-up succeeds with less */
 #define ANCESTORS_MAX 64 /* greatest number of ancestors of a process that are looked at */
 
 void record_names_add(const char *path, const struct reading_names *names) {
@@ -76,13 +78,31 @@ static bool is_of_program(pid_t pid, pid_t program) {
     return pid == program;
 }
 
+/* Returns the most bytes of data that a look-up may take: three quarters of what the limits leave
+ * that the program shares with this process. If a look-up took all that a control group leaves, the
+ * kernel would end the look-up, and with memory.oom.group all processes of the group. */
+static rlim_t lookup_bytes(void) {
+    struct limits_mounts mounts;
+    struct limits_left left;
+    rlim_t bytes = LOOKUP_BYTES;
+    limits_read_mounts(&mounts, "");
+    limits_find_left(&mounts, getpid(), &left);
+    for (size_t i = 0; i < left.count; i++) {
+        const struct limits_found *limit = &left.list[i];
+        if (!limits_counts_addresses(limit) && (rlim_t)limit->left_bytes / 4 * 3 < bytes)
+            bytes = (rlim_t)limit->left_bytes / 4 * 3;
+    }
+    return bytes;
+}
+
 /* Adds names to one recording, in a child with bounded memory and processor time. */
 static void name_one(const char *path) {
     const struct reading_names names = {0};
+    const rlim_t bytes = lookup_bytes();
     int status;
-    pid_t child = fork();
+    pid_t child = bytes < LOOKUP_LEAST ? -1 : fork();
     if (child == 0) {
-        struct rlimit data = {LOOKUP_BYTES, LOOKUP_BYTES}, time = {LOOKUP_S, LOOKUP_S};
+        struct rlimit data = {bytes, bytes}, time = {LOOKUP_S, LOOKUP_S};
         setrlimit(RLIMIT_DATA, &data);
         setrlimit(RLIMIT_CPU, &time);
         if (setpriority(PRIO_PROCESS, 0, 10) != 0)
