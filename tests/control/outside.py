@@ -634,7 +634,7 @@ def filter_without_mincore():
             check_equal(harness.run_cli("frag", target.pid, env=target.cli_env).returncode, 0,
                         "memctx frag")
             check_equal(target.ask("again"), "done", "after the questions")
-    # The addresses of modules and the order of sets differ from run to run, so the figures do a bit.
+    # Addresses of modules and the order of sets differ from run to run, so the figures do a bit.
     for group in ("nothing", "mincore"):
         check(all(0 < now and abs(now - free) < 0.2 * free
                   for now, free in zip(resident[group], resident[None])), resident)
