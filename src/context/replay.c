@@ -37,6 +37,9 @@ struct replays {
      * be noted. node: node of the innermost frame. count: number of frames. */
     uintptr_t sp;
     uint32_t node, count;
+    /* The view that the last replay or walk led to; NULL: none. It is the view of the walked stack
+     * if its context is the innermost frame's node. */
+    struct view *view;
     uint32_t pause; /* number of next walks during which no replay is tried */
     /* number of walks since replay_before last counted the replays that served */
     uint32_t walks;
@@ -62,10 +65,11 @@ INLINE uint64_t key_of(uint32_t from, uint32_t moved) {
     return (uint64_t)from << 32 | moved;
 }
 
-/* Returns the first of the REPLAY_WAYS entries for changes with this key. Changes with one key
- * differ in the frames that stay. */
-INLINE struct change *changes_at(struct replays *replays, uint64_t key) {
-    uint64_t place = key * 0x9e3779b97f4a7c15ULL >> (64 - replays->bits);
+/* Returns the first of the REPLAY_WAYS entries for changes with this key that lead to a stack with
+ * this innermost return address. Such changes differ in the frames that stay, or in the new frames
+ * between. */
+INLINE struct change *changes_at(struct replays *replays, uint64_t key, uintptr_t address) {
+    uint64_t place = (key ^ address << 24) * 0x9e3779b97f4a7c15ULL >> (64 - replays->bits);
     return &replays->changes[place & ~(uint64_t)(REPLAY_WAYS - 1)];
 }
 INLINE uint64_t word_at(uintptr_t address) {
@@ -169,8 +173,13 @@ __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths,
         return NULL;
     const struct stack_frame *last = &stack->frames[stack->count - 1];
     int64_t moved = (int64_t)(sp - last->sp);
+    struct view *same = replays->view;
+    if (!moved && same && same->context == last->node && word_at(sp - 8) == last->address &&
+        all_hold(stack, (int)stack->count - 1))
+        return same;
     uint64_t key = key_of(last->node, (uint32_t)moved);
-    const struct change *change = changes_at(replays, key), *end = change + REPLAY_WAYS;
+    const struct change *change = changes_at(replays, key, word_at(sp - 8)),
+                        *end = change + REPLAY_WAYS;
     for (; change != end; change++) {
         if (change->key != key)
             continue;
@@ -185,6 +194,7 @@ __attribute__((no_sanitize("address"))) struct view *replay(struct paths *paths,
             return NULL;
         put(stack, change, (unsigned)stay, frame);
         paths->nodes_valid = stack->count;
+        replays->view = change->view;
         return change->view;
     }
     return NULL;
@@ -270,9 +280,27 @@ static uintptr_t place_of(uintptr_t frame, uintptr_t address) {
     return bytes % 8 ? UINTPTR_MAX : bytes / 8;
 }
 
+/* Returns the place for a new note: an empty one, or else one with a change from and to the nodes
+ * of the new note, or else any. */
+static struct change *change_to_replace(struct replays *replays, const struct change *change,
+                                        uintptr_t address) {
+    struct change *places = changes_at(replays, change->key, address);
+    unsigned way = 0;
+    while (way < REPLAY_WAYS && places[way].key)
+        way++;
+    if (way < REPLAY_WAYS)
+        return &places[way];
+    for (way = 0; way < REPLAY_WAYS; way++)
+        if (places[way].key == change->key && places[way].stay == change->stay)
+            return &places[way];
+    return &places[replays->walks % REPLAY_WAYS];
+}
+
 void replay_note(struct paths *paths, struct view *view) {
     const struct stack *stack = &paths->stack;
     struct replays *replays = paths->replays;
+    if (replays)
+        replays->view = view;
     if (!replays || !replays->sp || paths->nodes_valid != stack->count ||
         paths->first_cold != UINT32_MAX)
         return;
@@ -317,16 +345,14 @@ void replay_note(struct paths *paths, struct view *view) {
         rbp_at = saves ? saved : rbp_at;
     }
     change.stay_rbp_at = (uint16_t)rbp_at;
-    struct change *place = changes_at(replays, change.key);
-    unsigned way = 0;
-    while (way + 1 < REPLAY_WAYS && place[way].key &&
-           (place[way].stay != change.stay || place[way].key != change.key))
-        way++;
-    replays->replaced += place[way].key && place[way].key != change.key;
-    place[way] = change;
+    struct change *place = change_to_replace(replays, &change, leaf->address);
+    replays->replaced += place->key && place->key != change.key;
+    *place = change;
 }
 
 void replay_forget(struct paths *paths) {
+    if (paths->replays)
+        paths->replays->view = NULL;
     for (uint32_t i = 0; paths->replays && !(i >> paths->replays->bits); i++)
         paths->replays->changes[i].key = 0;
 }

@@ -212,6 +212,35 @@ static void look_past_the_table(int count) {
     }
 }
 
+/* Eight functions that allocate. Each leads from the path of any of them to a path of its own, and
+ * the stack pointer moves by one distance, 0. */
+#define STEP(number)                                                                               \
+    static NOINLINE void step_##number(void) {                                                     \
+        free(malloc(32));                                                                          \
+        __asm__ volatile("# step " #number); /* no function is like another one */                 \
+    }
+STEP(0)
+STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+
+    /* Steps between two paths are noted beside steps from the first path to other paths. */
+    Test(paths, steps_to_many_paths_are_replayed) {
+    static void (*const steps[])(void) = {step_0, step_1, step_2, step_3,
+                                          step_4, step_5, step_6, step_7};
+    enum { STEPS = 20000 };
+    unwind_rules_init();
+    unwind_rules_new_generation();
+    srand(9);
+    shapes_run(0);
+    uint64_t missed = context_counts().missed;
+    for (int i = 0; i < STEPS; i++) {
+        paths_of(thread_heap)->passing = true;
+        paths_of(thread_heap)->fast_generation = 0;
+        steps[((size_t)rand() >> 4) % 8]();
+    }
+    missed = context_counts().missed - missed;
+    cr_assert_lt(missed, STEPS / 10, "%llu walks", (unsigned long long)missed);
+}
+
 /* A thread that ends gives its notes of changes back. The next thread of the heap makes new ones
  * only if it walks more often than most threads do. */
 Test(paths, short_threads_note_no_changes) {
