@@ -265,7 +265,7 @@ bool os_is_readable(uintptr_t start, uintptr_t end) {
 
 /* Finds the resident OS pages of an aligned range in /proc/self/pagemap. */
 static bool read_pagemap(uintptr_t start, size_t bytes, unsigned char *vector) {
-    uint64_t entries[PAGEMAP_AT_ONCE];
+    uint64_t entries[PAGEMAP_AT_ONCE] = {0};
     size_t count = bytes / OS_PAGE_BYTES, part, done = 0;
     long got = 1,
          fd = OS_CALL(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0, 0, 0);

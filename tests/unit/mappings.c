@@ -285,7 +285,7 @@ Test(mappings, pages_in_memory_are_counted) {
         residency.scans = i;
         struct residency_count count =
             residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
-        cr_assert_eq(count.resident_bytes, written, "%ld instead of %zu bytes, way %d",
+        cr_assert_eq(count.resident_bytes, (int64_t)written, "%ld instead of %zu bytes, way %d",
                      (long)count.resident_bytes, written, i);
         cr_assert_eq(count.swap_bytes, 0);
         cr_assert_eq(count.huge_bytes, i ? 0 : 8 << 20, "an upper bound without a scan");

@@ -220,10 +220,16 @@ static void look_past_the_table(int count) {
         __asm__ volatile("# step " #number); /* no function is like another one */                 \
     }
 STEP(0)
-STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7)
+STEP(1)
+STEP(2)
+STEP(3)
+STEP(4)
+STEP(5)
+STEP(6)
+STEP(7)
 
-    /* Steps between two paths are noted beside steps from the first path to other paths. */
-    Test(paths, steps_to_many_paths_are_replayed) {
+/* Steps between two paths are noted beside steps from the first path to other paths. */
+Test(paths, steps_to_many_paths_are_replayed) {
     static void (*const steps[])(void) = {step_0, step_1, step_2, step_3,
                                           step_4, step_5, step_6, step_7};
     enum { STEPS = 20000 };
