@@ -508,6 +508,9 @@ MUTANTS = {
     "a-child-loses-what-a-purge-took": (
         "src/segment/segment.c", "        segment_purges_fork_child(whole);", "        (void)0;",
         ["unit:segment/a_forked_child_frees_what_a_purge_had_taken"]),
+    "a-pool-in-a-memfd-is-resident": (
+        "tools/memctx/target/mappings.c", "    return on_device || ", "    return ",
+        ["unit:mappings/memory_of_a_pool_is_not_resident"]),
     "our-thread-hurries": (
         "src/os/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
         "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),

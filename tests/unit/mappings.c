@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -63,8 +64,11 @@ static enum bss bss_of_line(pid_t root_of, const char *path, uint64_t offset, ui
 
 static void read_text(const char *text) {
     char maps[2048] = "", *at = maps, *copy = strdup(text), *rest = copy;
-    const struct mappings_source source = {
-        .exe = "/bin/program", .count = count_line, .has_guard = no_guard, .find_bss = bss_of_line};
+    const struct mappings_source source = {.exe = "/bin/program",
+                                           .pools = {makedev(0, 0x11)},
+                                           .count = count_line,
+                                           .has_guard = no_guard,
+                                           .find_bss = bss_of_line};
     line_count = 0;
     for (const char *line; (line = strsep(&rest, "\n"));) {
         struct line *now = &lines[line_count - (line_count > 0)];
@@ -177,6 +181,40 @@ Test(mappings, the_librarys_bss_is_no_file) {
         .mappings = mappings,
         .ledger = {.segments_resident = 0, .metadata_resident = 80 * KI, .control_bytes = 4 * KI}};
     cr_assert_eq(memory_own_mappings(&model), 12 * KI, "the tables are not counted twice");
+}
+
+/* No resident set counts the kernel's pools of huge pages, whoever made the file there. */
+Test(mappings, memory_of_a_pool_is_not_resident) {
+    read_text("200000-400000 rw-s 00000000 00:11 78 /memfd:java_heap (deleted)\nRss: 2048 kB\n"
+              "400000-600000 rw-s 00000000 00:11 32 /SYSV00000000 (deleted)\nRss: 2048 kB\n"
+              "600000-800000 rw-p 00000000 00:12 32 /anon_hugepage (deleted)\nRss: 2048 kB\n"
+              "800000-801000 rw-s 00000000 00:01 79 /memfd:other (deleted)\nRss: 4 kB\n");
+    cr_assert_eq(mappings.rss_bytes, 4 * KI);
+    cr_assert_eq(places.count, 1);
+    check_place(0, 0x800000, 0x801000, 4, MODEL_PLACE_SHARED);
+}
+
+/* The device that the kernel shows for a mapping of a file in the pool. */
+Test(mappings, the_pool_is_found) {
+    int fd = memfd_create("in the pool", MFD_HUGETLB | 21U << 26);
+    if (fd < 0)
+        cr_skip("no pool of huge pages here");
+    /* maps no huge page, because none is touched */
+    char *start = mmap(NULL, 2 << 20, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    if (start == MAP_FAILED)
+        cr_skip("the pool gives no addresses");
+    dev_t pools[MAPPINGS_POOLS];
+    char line[512];
+    unsigned major = 0, minor = 0;
+    unsigned long at = 0;
+    mappings_find_pools(pools);
+    FILE *file = fopen("/proc/self/maps", "r");
+    cr_assert(file);
+    while (at != (uintptr_t)start && fgets(line, sizeof line, file))
+        sscanf(line, "%lx-%*x %*s %*x %x:%x", &at, &major, &minor);
+    fclose(file);
+    cr_assert_eq(at, (uintptr_t)start);
+    cr_assert_eq(pools[0], makedev(major, minor));
 }
 
 /* If a mapping grows while the map is read in pieces, the kernel shows it a second time. */

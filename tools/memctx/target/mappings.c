@@ -12,6 +12,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/cli.h"
@@ -25,11 +28,20 @@
 #define USER_END (1ULL << 47)  /* pagemap has no words for addresses from here on ([vsyscall]) */
 #define MAPPING_PATH_BYTES 256 /* longer paths are cut */
 
+/* The headers of an older glibc do not define these two. */
+#ifndef MFD_HUGETLB
+#define MFD_HUGETLB 4U
+#endif
+#ifndef MFD_HUGE_SHIFT
+#define MFD_HUGE_SHIFT 26
+#endif
+
 /* One mapping of the text. */
 struct mapping {
     uint64_t start, end, offset;
     char permissions[5];
     unsigned long inode;
+    dev_t device;
     enum model_place_kind kind;
     char *path; /* NULL: none */
 };
@@ -45,11 +57,13 @@ static bool starts_with(const char *path, const char *start) {
 
 static bool parse_line(const char *line, struct mapping *mapping) {
     unsigned long long start, end, offset;
+    unsigned major, minor;
     char path[MAPPING_PATH_BYTES] = "";
     *mapping = (struct mapping){.kind = MODEL_PLACE_ANONYMOUS};
-    if (sscanf(line, "%llx-%llx %4s %llx %*s %lu %255[^\n]", &start, &end, mapping->permissions,
-               &offset, &mapping->inode, path) < 5)
+    if (sscanf(line, "%llx-%llx %4s %llx %x:%x %lu %255[^\n]", &start, &end, mapping->permissions,
+               &offset, &major, &minor, &mapping->inode, path) < 7)
         return false;
+    mapping->device = makedev(major, minor);
     mapping->start = start;
     mapping->end = end;
     mapping->offset = offset;
@@ -188,9 +202,26 @@ static int64_t *find_sum(struct model_mappings *mappings, enum model_place_kind 
     }
 }
 
-/* True for memory in the kernel's pool of huge pages, which no resident set counts. */
-static bool is_from_pool(const char *path) {
-    return starts_with(path, "/anon_hugepage") || starts_with(path, "/dev/hugepages/");
+/* True for memory in the kernel's pool of huge pages, which no resident set counts. Files of
+ * memfd_create and shared memory of System V may be there, too: their device tells it. */
+static bool is_from_pool(const struct mappings_source *source, const struct mapping *mapping) {
+    bool on_device = false;
+    for (size_t i = 0; i < MAPPINGS_POOLS; i++)
+        on_device |= source->pools[i] != 0 && source->pools[i] == mapping->device;
+    return on_device || starts_with(mapping->path, "/anon_hugepage") ||
+           starts_with(mapping->path, "/dev/hugepages/");
+}
+
+void mappings_find_pools(dev_t pools[MAPPINGS_POOLS]) {
+    static const unsigned shifts[MAPPINGS_POOLS] = {21, 30}; /* pages of 2 MiB and 1 GiB */
+    for (size_t i = 0; i < MAPPINGS_POOLS; i++) {
+        struct stat status;
+        /* an empty file there needs no huge page */
+        int fd = memfd_create("pool", MFD_CLOEXEC | MFD_HUGETLB | shifts[i] << MFD_HUGE_SHIFT);
+        pools[i] = fd >= 0 && fstat(fd, &status) == 0 ? status.st_dev : 0;
+        if (fd >= 0)
+            close(fd);
+    }
 }
 
 /* True for address space that a runtime has reserved, up to a TiB, and does not use: no access is
@@ -211,7 +242,7 @@ static bool has_guard_inside(const struct mappings_source *source, const struct 
 static void count_mapping(const struct mappings_source *source, struct mapping *mapping,
                           struct model_mappings *mappings, struct mapped_places *places) {
     bool counts =
-        mapping->end <= USER_END && !is_from_pool(mapping->path) && !is_reserved(source, mapping);
+        mapping->end <= USER_END && !is_from_pool(source, mapping) && !is_reserved(source, mapping);
     struct residency_count count =
         counts ? source->count(&source->residency, mapping->start, mapping->end)
                : (struct residency_count){0};
@@ -276,6 +307,7 @@ bool mappings_of_process(pid_t pid, struct model_mappings *mappings, struct mapp
         .pid = pid, .count = residency_of, .has_guard = residency_has_guard, .find_bss = bss_find};
     *mappings = (struct model_mappings){0};
     *places = (struct mapped_places){0};
+    mappings_find_pools(source.pools);
     snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
     ssize_t length = readlink(path, exe, sizeof exe - 1);
     exe[length > 0 ? length : 0] = '\0';

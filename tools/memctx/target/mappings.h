@@ -22,11 +22,15 @@ struct mapped_places {
     size_t count;
 };
 
+/* sizes of huge pages of which the kernel may have a pool */
+#define MAPPINGS_POOLS 2
+
 /* What mappings_read needs besides the text of the map. mappings_of_process fills it in for a
  * process; the unit tests, for a text. */
 struct mappings_source {
     pid_t pid;
-    const char *exe; /* path of the program's file; NULL: not known */
+    const char *exe;             /* path of the program's file; NULL: not known */
+    dev_t pools[MAPPINGS_POOLS]; /* devices of the files in the pools; 0: there is no such pool */
     struct residency residency;
     struct residency_count (*count)(const struct residency *residency, uint64_t start,
                                     uint64_t end);
@@ -42,5 +46,8 @@ bool mappings_of_process(pid_t pid, struct model_mappings *mappings, struct mapp
  * WIRE_UNKNOWN. False: the text has no mapping. */
 bool mappings_read(FILE *maps, const struct mappings_source *source,
                    struct model_mappings *mappings, struct mapped_places *places);
+
+/* Finds the devices of the files in the kernel's pools of huge pages. */
+void mappings_find_pools(dev_t pools[MAPPINGS_POOLS]);
 
 #endif
