@@ -508,6 +508,13 @@ MUTANTS = {
     "a-child-loses-what-a-purge-took": (
         "src/segment/segment.c", "        segment_purges_fork_child(whole);", "        (void)0;",
         ["unit:segment/a_forked_child_frees_what_a_purge_had_taken"]),
+    "each-mapping-pauses": (
+        "tools/memctx/target/residency.c", "    if (thread_time_ns() - paused_ns < PAUSE_AFTER_NS)",
+        "    if (thread_time_ns() < PAUSE_AFTER_NS)",
+        ["unit:mappings/many_small_mappings_need_few_pauses"]),
+    "guard-pages-are-swapped": (
+        "tools/memctx/target/residency.c", "(word & (WORD_SWAPPED | WORD_GUARD)) == WORD_SWAPPED",
+        "word & WORD_SWAPPED", ["unit:mappings/guard_pages_are_not_swapped"]),
     "a-pool-in-a-memfd-is-resident": (
         "tools/memctx/target/mappings.c", "    return on_device || ", "    return ",
         ["unit:mappings/memory_of_a_pool_is_not_resident"]),

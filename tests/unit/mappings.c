@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -330,6 +331,56 @@ Test(mappings, pages_in_memory_are_counted) {
     }
     residency_close(&residency);
     munmap(memory, bytes);
+}
+
+/* A guard page is neither in memory nor swapped. */
+Test(mappings, guard_pages_are_not_swapped) {
+    size_t bytes = 8 << 20;
+    int major, minor;
+    struct utsname kernel;
+    struct residency residency;
+    cr_assert(!uname(&kernel) && sscanf(kernel.release, "%d.%d", &major, &minor) == 2);
+    if (major < 6 || (major == 6 && minor < 16))
+        cr_skip("needs Linux 6.16");
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    if (madvise(memory, bytes / 2, 102 /* MADV_GUARD_INSTALL */))
+        cr_skip("no guard pages here");
+    memory[bytes / 2] = 1;
+    cr_assert(residency_open(&residency, getpid()));
+    bool scans = residency.scans;
+    for (int i = 0; i <= scans; i++) {
+        residency.scans = i;
+        struct residency_count count =
+            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+        cr_assert_eq(count.swap_bytes, 0, "%ld, way %d", (long)count.swap_bytes, i);
+        cr_assert_gt(count.resident_bytes, 0);
+    }
+    residency_close(&residency);
+    munmap(memory, bytes);
+}
+
+/* The reader pauses for the processor time that it takes, not for each of 10 000 mappings. */
+Test(mappings, many_small_mappings_need_few_pauses) {
+    enum { MAPPINGS = 10000 };
+    struct rusage before, after;
+    struct residency residency;
+    char *memory = mmap(NULL, 4 * KI, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    memory[0] = 1;
+    cr_assert(residency_open(&residency, getpid()));
+    bool scans = residency.scans;
+    for (int i = 0; i <= scans; i++) {
+        residency.scans = i;
+        getrusage(RUSAGE_THREAD, &before);
+        for (int k = 0; k < MAPPINGS; k++)
+            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + 4 * KI);
+        getrusage(RUSAGE_THREAD, &after);
+        cr_assert_lt(after.ru_nvcsw - before.ru_nvcsw, MAPPINGS / 2, "%ld pauses, way %d",
+                     after.ru_nvcsw - before.ru_nvcsw, i);
+    }
+    residency_close(&residency);
+    munmap(memory, 4 * KI);
 }
 
 static char zeros[3 * 4096]; /* in the .bss of this program */

@@ -41,6 +41,7 @@
 #define SCAN_SWAPPED (1ULL << 4)
 #define SCAN_ZERO (1ULL << 5) /* the page of zeros that all processes share */
 #define SCAN_HUGE (1ULL << 6)
+#define SCAN_GUARD (1ULL << 8) /* Linux 6.16 and later */
 struct scan_region {
     uint64_t start, end, categories;
 };
@@ -60,6 +61,8 @@ static int scan(const struct residency *residency, struct scan *scan, struct sca
     scan->vec_len = count;
     scan->category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED;
     scan->return_mask = SCAN_PRESENT | SCAN_SWAPPED | SCAN_FILE | SCAN_ZERO | SCAN_HUGE;
+    /* To the kernel, a guard page is swapped. Guard pages are left out. */
+    scan->category_inverted = scan->category_mask = residency->tells_guards ? SCAN_GUARD : 0;
     return ioctl(residency->pagemap, SCAN_REQUEST, scan);
 }
 
@@ -69,13 +72,16 @@ static int64_t thread_time_ns(void) {
                                                         : now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Called while the lock is not held. *since: this thread's processor time after the last pause. */
-static void pause_sometimes(int64_t *since) {
-    int64_t now = thread_time_ns();
-    if (now - *since < PAUSE_AFTER_NS)
+/* This thread's processor time after its last pause. A process may have 60 000 mappings that take
+ * some microseconds each, so the time counts from one mapping to the next. */
+static _Thread_local int64_t paused_ns;
+
+/* Called while the lock is not held. */
+static void pause_sometimes(void) {
+    if (thread_time_ns() - paused_ns < PAUSE_AFTER_NS)
         return;
     nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-    *since = thread_time_ns();
+    paused_ns = thread_time_ns();
 }
 
 bool residency_open(struct residency *residency, pid_t pid) {
@@ -84,7 +90,12 @@ bool residency_open(struct residency *residency, pid_t pid) {
     struct scan probe = {.start = 0, .end = OS_PAGE};
     snprintf(path, sizeof path, "/proc/%d/pagemap", (int)pid);
     residency->pagemap = open(path, O_RDONLY | O_CLOEXEC);
-    residency->scans = residency->pagemap >= 0 && scan(residency, &probe, &region, 1) >= 0;
+    /* the kernel refuses a request with a kind of page that it does not know */
+    residency->tells_guards = true;
+    residency->tells_guards = residency->scans =
+        residency->pagemap >= 0 && scan(residency, &probe, &region, 1) >= 0;
+    if (!residency->scans)
+        residency->scans = residency->pagemap >= 0 && scan(residency, &probe, &region, 1) >= 0;
     return residency->pagemap >= 0;
 }
 
@@ -109,9 +120,8 @@ static struct residency_count count_by_scan(const struct residency *residency, u
                                             uint64_t end) {
     struct residency_count count = {0};
     struct scan_region regions[REGIONS];
-    int64_t since = 0;
     while (start < end) {
-        pause_sometimes(&since);
+        pause_sometimes();
         struct scan piece = {.start = start,
                              .end = end - start < SCAN_SPAN ? end : start + SCAN_SPAN,
                              .max_pages = SCAN_PAGES};
@@ -135,7 +145,7 @@ struct block {
 
 static void add_word(struct residency_count *count, struct block *block, uint64_t address,
                      uint64_t word) {
-    if (word & WORD_SWAPPED)
+    if ((word & (WORD_SWAPPED | WORD_GUARD)) == WORD_SWAPPED)
         count->swap_bytes += OS_PAGE;
     if (!(word & WORD_PRESENT))
         return;
@@ -152,9 +162,8 @@ static struct residency_count count_by_words(const struct residency *residency, 
     struct residency_count count = {0};
     struct block block = {0};
     uint64_t words[WORDS];
-    int64_t since = 0;
     while (start < end) {
-        pause_sometimes(&since);
+        pause_sometimes();
         uint64_t left = (end - start) / OS_PAGE;
         size_t wanted = (left < WORDS ? left : WORDS) * sizeof *words;
         ssize_t got =

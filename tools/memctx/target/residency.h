@@ -17,8 +17,9 @@
 #include <sys/types.h>
 
 struct residency {
-    int pagemap; /* descriptor of /proc/PID/pagemap */
-    bool scans;  /* the kernel knows PAGEMAP_SCAN, since Linux 6.7 */
+    int pagemap;       /* descriptor of /proc/PID/pagemap */
+    bool scans;        /* the kernel knows PAGEMAP_SCAN, since Linux 6.7 */
+    bool tells_guards; /* the kernel's answer tells guard pages apart, since Linux 6.16 */
 };
 
 struct residency_count {
