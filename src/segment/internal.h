@@ -76,7 +76,7 @@ void segment_release_empty(void);
  * while segment_purge_later forbids it. */
 void segment_unlock_and_purge(void);
 /* Called in a forked child: frees the slices that a purge of another thread had taken. `whole`: the
- * maps of slices are consistent; else the slices stay taken. */
+ * maps of slices are consistent; else the slices stay taken. The lock is free. */
 void segment_purges_fork_child(bool whole);
 /* Forgets a part of what the freelist has learnt (`demand`, demand.c). Called once in each quarter
  * of the decay time. With `all`, forgets everything; may be called at any time. The caller holds

@@ -474,7 +474,8 @@ bool segment_fork_done(bool child) {
     bool whole = lock_fork_done(&global.lock, child);
     if (child && !whole)
         give_up_free();
-    if (child)
+    /* If a signal handler forked, this thread may be in the middle of a change of the lists. */
+    if (child && !lock_is_mine(&global.lock))
         segment_purges_fork_child(whole);
     return whole;
 }

@@ -508,6 +508,9 @@ MUTANTS = {
     "a-child-loses-what-a-purge-took": (
         "src/segment/segment.c", "        segment_purges_fork_child(whole);", "        (void)0;",
         ["unit:segment/a_forked_child_frees_what_a_purge_had_taken"]),
+    "a-child-frees-under-its-own-lock": (
+        "src/segment/segment.c", "    if (child && !lock_is_mine(&global.lock))\n",
+        "    if (child)\n", ["unit:segment/a_child_forked_under_the_lock_changes_no_list"]),
     "each-mapping-pauses": (
         "tools/memctx/target/residency.c", "    if (thread_time_ns() - paused_ns < PAUSE_AFTER_NS)",
         "    if (thread_time_ns() < PAUSE_AFTER_NS)",

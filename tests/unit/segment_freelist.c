@@ -204,7 +204,6 @@ Test(segment, span_caches_are_bounded_and_fade) {
     cr_assert_eq(caches[0].places[0], 0, "a cache beside a freelist of 0 bytes");
 }
 
-/* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
 static uint32_t freed, stop;
 
 /* Fills and frees pages, and gives all memory back. `freed`: no page is in use. */
@@ -238,6 +237,37 @@ Test(segment, a_forked_child_frees_what_a_purge_had_taken) {
     cr_assert_eq(segment_used_bytes(), 0);
 }
 
+/* A signal handler may interrupt a thread that holds the lock, and fork. The child's thread goes on
+ * with its change of the lists, so the slices of another thread's purge stay taken there. */
+Test(segment, a_child_forked_under_the_lock_changes_no_list) {
+    enum { FORKS = 20 };
+    pthread_t thread;
+    int forks = 0;
+    cr_assert_eq(pthread_create(&thread, NULL, purge_again_and_again, NULL), 0);
+    while (forks < FORKS) {
+        int status;
+        lock_take(&segment_global.lock);
+        int64_t used = segment_used_bytes();
+        /* A purge has taken slices: no page is in use. */
+        if (!load_acquire(&freed) || !used) {
+            lock_release(&segment_global.lock);
+            continue;
+        }
+        segment_fork_prepare(true);
+        pid_t child = fork();
+        segment_fork_done(!child);
+        if (!child)
+            _exit(segment_used_bytes() != used);
+        lock_release(&segment_global.lock);
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0, "fork %d: the child changed the lists", forks);
+        forks++;
+    }
+    store_release(&stop, 1);
+    pthread_join(thread, NULL);
+}
+
+/* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
 Test(segment, a_freelist_of_no_bytes_keeps_nothing) {
     keep_what_is_freed();
     options.freelist_kib = 0;
