@@ -493,10 +493,13 @@ COLD void control_start(void) {
     /* a signal handler may have interrupted the allocator */
     if (lock_any_is_mine() || load_relaxed(&control.lock.word))
         return;
+    uint64_t start_ns = control.start_ns;
     add_full(&control.starters, 1);
     if (may_start())
         start_undisturbed();
-    add_full(&control.starters, -1U);
+    /* another time: a signal handler has forked, and this is the child, which counts from 0 */
+    if (start_ns == control.start_ns)
+        add_full(&control.starters, -1U);
     errno = saved;
 }
 

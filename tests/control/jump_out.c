@@ -5,6 +5,8 @@
  * be cancellable, its next waits must start the control thread, and the lock of the start must be
  * free. Prints the number of calls, and what was wrong after a call. Exits with 77 if no process
  * can be traced. */
+#include "stop_at_call.h"
+
 #include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,10 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ptrace.h>
-#include <sys/syscall.h>
-#include <sys/user.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* A child that waits longer for the lock waits for ever. */
@@ -83,34 +81,6 @@ static int child_main(void) {
     signal(SIGALRM, SIG_DFL);
     alarm(LIMIT_S);
     return pthread_create(&other, NULL, take_lock, NULL) || pthread_join(other, NULL);
-}
-
-/* Lets the child run to its next stop, and returns the child's status. */
-static int run_on(pid_t child, enum __ptrace_request how) {
-    int status = 0;
-    ptrace(how, child, NULL, NULL);
-    waitpid(child, &status, 0);
-    return status;
-}
-
-/* Lets the child run to the call with this number, from 1 on, and returns the kernel's number of
- * the call. */
-static long run_to_call(pid_t child, int number) {
-    int status, counted = -1; /* -1: the child has not begun to wait */
-    struct user_regs_struct registers = {0};
-    for (int entry = 1;; entry = !entry) {
-        do
-            status = run_on(child, PTRACE_SYSCALL);
-        while (WIFSTOPPED(status) && WSTOPSIG(status) != (SIGTRAP | 0x80));
-        if (!WIFSTOPPED(status) || ptrace(PTRACE_GETREGS, child, NULL, &registers))
-            return -1;
-        if (!entry)
-            continue;
-        if (counted >= 0 || registers.orig_rax == SYS_getppid)
-            counted++;
-        if (counted == number)
-            return (long)registers.orig_rax;
-    }
 }
 
 int main(void) {

@@ -3,10 +3,11 @@
 before."""
 import contextlib
 import os
+import re
 import time
 
 import harness
-from harness import check_equal, runtime_dir, test
+from harness import Skip, check, check_equal, runtime_dir, test
 
 WAITS = """sleep usleep nanosleep clock_nanosleep clock_nanosleep-until thrd_sleep pause
 sigsuspend sigwait sigwaitinfo sigtimedwait poll poll-in-pieces poll-for-ever ppoll __poll_chk
@@ -144,3 +145,18 @@ def waits_of_a_users_library():
     for control in ("auto", "eager", "off"):
         done = harness.run_program([own], harness.preloaded_env(MEMCTX_CONTROL=control))
         check_equal((done.returncode, done.stdout), (0, "1.5\n3\n4.5\n"), control)
+
+
+@test
+def a_fork_in_the_start():
+    """A signal handler that interrupts the start of the control thread may fork. The copy does not
+    wait for the start, which its parent makes, when it restricts its system calls."""
+    program = harness.build_program("tests/control/fork_in_start.c")
+    with runtime_dir() as directory:
+        done = harness.run_program([program], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=harness.PATIENCE_S)
+    if done.returncode == 77:
+        raise Skip("no process can be traced here")
+    calls, wrong = re.fullmatch(r"(?s:.*?)(\d+) calls, (\d+) wrong\n", done.stdout).groups()
+    check_equal((done.returncode, int(wrong)), (0, 0), f"exit status, forks: {done.stdout}")
+    check(int(calls) > 5, f"the wait has {calls} calls, so it did not start the control thread")

@@ -502,6 +502,9 @@ MUTANTS = {
     "signals-interrupt-the-start": (
         "src/control/thread.c", "    uint64_t all = UINT64_MAX, before = 0;",
         "    uint64_t all = 0, before = 0;", ["control:a-jump-out-of-the-start"]),
+    "a-copy-counts-its-parents-start": (
+        "src/control/thread.c", "    if (start_ns == control.start_ns)\n", "",
+        ["control:a-fork-in-the-start"]),
     "a-directory-of-the-user-goes": (
         "src/control/socket_path.c", " && status.st_mode & S_ISVTX)", ")",
         ["control:a-directory-of-the-user-stays"]),
