@@ -477,6 +477,9 @@ static bool has_ended(void) {
  * cancel the caller by a signal, so no signal may come while the lock is held. */
 static void start_undisturbed(void) {
     uint64_t all = UINT64_MAX, before = 0;
+    /* The kernel ends the process if the stack overflows while SIGSEGV is blocked. Here a handler
+     * of the program may recover. */
+    lock_reach_for_control();
     os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, sizeof all, 0, 0);
     if (lock_try(&control.lock)) {
         if (load_relaxed(&control_waiting) && has_ended()) {

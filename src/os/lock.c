@@ -26,6 +26,7 @@
 #define STACK_MOST_LOCKS 1024
 #define STACK_SHARED_HEAP 3584
 #define STACK_CONTROL_START 2048
+#define STACK_LOCK_TRY 256 /* more than lock_try uses */
 
 /* Flags in the lock word, beside the holder. */
 #define WAITED_FOR 1UL /* another thread may wait for the lock */
@@ -65,6 +66,12 @@ NOINLINE void lock_reach_for_walk(void) {
 static NOINLINE void reach_for_control(void) {
     char stack[STACK_CONTROL_START];
     *(volatile char *)(stack + STACK_CONTROL_START / 2) = 0; /* no step over a guard page */
+    *(volatile char *)stack = 0;
+}
+
+NOINLINE void lock_reach_for_control(void) {
+    char stack[STACK_CONTROL_START + STACK_LOCK_TRY];
+    *(volatile char *)(stack + sizeof stack / 2) = 0;
     *(volatile char *)stack = 0;
 }
 

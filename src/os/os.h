@@ -192,6 +192,8 @@ uintptr_t lock_self(void);
 /* Writes to as much stack as a thread uses while it walks its stack under a lock. So a stack that
  * is too small overflows now, and not while the thread holds the lock. */
 void lock_reach_for_walk(void);
+/* Does so for the start of the control thread, with which the thread then blocks all signals. */
+void lock_reach_for_control(void);
 /* Makes the lock free in a forked child, whichever thread held it. */
 void lock_reset(struct lock *lock);
 /* Called for the locks that a fork takes, before and after the fork: lock_fork_prepare in the order

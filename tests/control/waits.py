@@ -160,3 +160,15 @@ def a_fork_in_the_start():
     calls, wrong = re.fullmatch(r"(?s:.*?)(\d+) calls, (\d+) wrong\n", done.stdout).groups()
     check_equal((done.returncode, int(wrong)), (0, 0), f"exit status, forks: {done.stdout}")
     check(int(calls) > 5, f"the wait has {calls} calls, so it did not start the control thread")
+
+
+@test
+def an_overflow_in_the_start():
+    """A program may recover from a stack overflow in a call that starts the control thread."""
+    program = harness.build_program("tests/control/overflow_in_start.c")
+    with runtime_dir() as directory:
+        done = harness.run_program([program], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=harness.PATIENCE_S)
+    ended, recovered = re.match(r"(\d+) ended, (\d+) recovered,", done.stdout).groups()
+    check_equal((done.returncode, int(ended)), (0, 0), f"exit status, processes: {done.stdout}")
+    check(int(recovered) > 0, f"no stack has overflowed: {done.stdout}")

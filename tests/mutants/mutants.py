@@ -505,6 +505,9 @@ MUTANTS = {
     "a-copy-counts-its-parents-start": (
         "src/control/thread.c", "    if (start_ns == control.start_ns)\n", "",
         ["control:a-fork-in-the-start"]),
+    "the-stack-overflows-with-signals-blocked": (
+        "src/control/thread.c", "    lock_reach_for_control();\n", "",
+        ["control:an-overflow-in-the-start"]),
     "a-directory-of-the-user-goes": (
         "src/control/socket_path.c", " && status.st_mode & S_ISVTX)", ")",
         ["control:a-directory-of-the-user-stays"]),
