@@ -376,23 +376,25 @@ void control_resume(void) {
 #define RESTRICTION_BITS 2
 
 /* The pause between two looks, and the most pauses, until the calls of control_start are over. They
- * take some 0.2 ms. */
+ * take some 0.2 ms, or longer if other programs use the processors. */
 #define STARTERS_WAIT_NS 100000
-#define STARTERS_WAITS_MAX 100
+#define STARTERS_WAITS_MAX 1000
 
 /* Waits until no thread makes system calls in control_start. Threads that call control_start later
  * see that the process is restricted. */
 static void await_starters(void) {
-    int saved = errno;
     for (int i = 0; i < STARTERS_WAITS_MAX && load_full(&control.starters); i++)
         os_sleep(&(struct timespec){.tv_nsec = STARTERS_WAIT_NS});
-    errno = saved;
 }
 
 bool control_restrict(bool strictly, uint32_t *before) {
     uint32_t now = strictly ? OS_RESTRICTED_STRICTLY : OS_RESTRICTED;
     if (!load_relaxed(&os_restricted) && !os_memory_is_own())
         return false;
+    /* If several threads restrict the process, each waits until the first one has awaited the
+     * starters and the end of the thread. */
+    int saved = errno, cancel_state;
+    bool locked = lock_control(&cancel_state), ended;
     /* Counts the call before reading os_restricted. control_unrestrict writes os_restricted before
      * it reads the count, so at least one of the two threads sees the other. */
     uint32_t calls = add_relaxed(&control.restricts, 1) + 1;
@@ -400,13 +402,16 @@ bool control_restrict(bool strictly, uint32_t *before) {
     *before = calls << RESTRICTION_BITS | was;
     if (was < now)
         (void)exchange_full(&os_restricted, now);
-    if (was) {
-        end_thread(); /* waits if another thread that restricts the process is ending the thread */
-        return was < now;
+    if (!was) {
+        store_release(&control_waiting, 0);
+        await_starters();
     }
-    store_release(&control_waiting, 0);
-    await_starters();
-    bool ended = end_thread();
+    ended = locked && end_locked();
+    if (locked)
+        unlock_control(cancel_state);
+    errno = saved;
+    if (was)
+        return was < now;
     unfold_end(); /* a child without a thread of its own still has its parent's unfoldings */
     if (ended)
         control_complain("the program restricts its system calls", "");
