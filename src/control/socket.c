@@ -34,9 +34,6 @@ static void complain(const char *what, const char *detail) {
         control_complain(what, detail);
 }
 
-/* greatest number of tries to make the socket in a directory that other processes remove */
-#define DIRECTORY_TRIES 8
-
 /* Makes a socket that listens at `path`. False: errno says why, and nothing is left. */
 static bool listen_at_path(struct held *listener) {
     if (!descriptors_hold(listener, OS_TRY(os_socket())))

@@ -20,17 +20,22 @@ static bool fits(const struct text *text) {
 /* Makes the directory, or checks that it belongs to this user and is closed to all others. */
 static bool directory_is_fit(const char *path, struct text *why) {
     struct stat status;
-    if (!OS_TRY(os_mkdir(path, DIRECTORY_MODE))) {
-        os_chmod(path, DIRECTORY_MODE); /* restores the bits that the program's umask removed */
-    } else if (errno != EEXIST) {
-        text_add(why, path);
-        text_add(why, " cannot be created");
-        return false;
-    }
-    if (OS_TRY(os_lstat(path, &status))) {
-        text_add(why, path);
-        text_add(why, " cannot be examined");
-        return false;
+    for (int tries = 1;; tries++) {
+        if (!OS_TRY(os_mkdir(path, DIRECTORY_MODE))) {
+            os_chmod(path, DIRECTORY_MODE); /* restores the bits that the program's umask removed */
+        } else if (errno != EEXIST) {
+            text_add(why, path);
+            text_add(why, " cannot be created");
+            return false;
+        }
+        if (!OS_TRY(os_lstat(path, &status)))
+            break;
+        /* ENOENT: another process that ended has just removed the directory (socket_path_leave). */
+        if (errno != ENOENT || tries == DIRECTORY_TRIES) {
+            text_add(why, path);
+            text_add(why, " cannot be examined");
+            return false;
+        }
     }
     if (!S_ISDIR(status.st_mode) || status.st_uid != os_user() || status.st_mode & 077) {
         text_add(why, path);

@@ -6,6 +6,9 @@
 #include "base/text.h"
 #include <sys/un.h>
 
+/* greatest number of tries to use a directory that other processes remove (socket_path_leave) */
+#define DIRECTORY_TRIES 8
+
 struct socket_path {
     struct sockaddr_un final, temporary; /* bound as `temporary`, then renamed to `final` */
     /* The directory is $XDG_RUNTIME_DIR/memctx. */
