@@ -50,6 +50,8 @@ static struct {
     struct lock lock; /* guards the start of the thread */
     bool forking;     /* a thread of this process is in fork */
     bool examined;    /* atomic: may_start found that no filter forbids the thread */
+    /* Atomic: when a thread began to find this out; 0: no thread does so. */
+    uint64_t examining_ns;
     /* Atomic: calls of control_start that make system calls. Counts too many if a handler left
      * control_start by a jump. */
     uint32_t starters;
@@ -205,18 +207,34 @@ static bool is_on_alternate_stack(void) {
     return stack.ss_flags & SS_ONSTACK;
 }
 
+/* One thread examines at a time, because the program may need all its descriptors but one. A thread
+ * that has not finished after this time has left by a jump, or waits for a processor. */
+#define EXAMINE_NS 100000000UL
+
+/* True if the caller is now the thread that examines the filters. */
+static bool begin_to_examine(void) {
+    uint64_t since = load_relaxed(&control.examining_ns), now = os_now_exact_ns();
+    return now - since >= EXAMINE_NS && cas_acquire(&control.examining_ns, &since, now);
+}
+
 /* True when the caller may start the thread now. Only then is it known that no filter forbids to
  * block signals. Until then a signal handler may leave this function by a jump, so the caller holds
  * no lock. */
 static bool may_start(void) {
     if (load_full(&os_restricted))
         return false;
-    if (load_relaxed(&tries_apart) > TRIES_APART ||
-        !(load_relaxed(&control.examined) || no_filter_forbids())) {
+    bool may = load_relaxed(&tries_apart) <= TRIES_APART;
+    if (may && !load_relaxed(&control.examined)) {
+        if (!begin_to_examine())
+            return false;
+        may = no_filter_forbids();
+        store_owner(&control.examined, may);
+        store_release(&control.examining_ns, 0);
+    }
+    if (!may) {
         store_release(&control_waiting, 0);
         return false;
     }
-    store_owner(&control.examined, true);
     bool apart = is_on_alternate_stack();
     if (apart)
         add_relaxed(&tries_apart, 1);
@@ -568,6 +586,7 @@ COLD void control_fork_done(bool child, bool has_heap) {
     control.running = control.stopping = 0;
     control.opening = control.ending = control.starters = 0;
     control.examined = false;
+    control.examining_ns = 0;
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;

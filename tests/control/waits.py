@@ -172,3 +172,14 @@ def an_overflow_in_the_start():
     ended, recovered = re.match(r"(\d+) ended, (\d+) recovered,", done.stdout).groups()
     check_equal((done.returncode, int(ended)), (0, 0), f"exit status, processes: {done.stdout}")
     check(int(recovered) > 0, f"no stack has overflowed: {done.stdout}")
+
+
+@test
+def the_last_descriptor():
+    """The control thread starts if several threads begin to wait at once, and the process may open
+    one more descriptor only."""
+    last = harness.build_program("tests/control/last_descriptor.c")
+    with runtime_dir() as directory:
+        done = harness.run_program([last], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=2 * harness.PATIENCE_S)
+    check_equal((done.returncode, done.stdout), (0, "0 without\n"), "exit status, processes")
