@@ -23,14 +23,14 @@ def names_of(path):
 
 
 @contextlib.contextmanager
-def short_lived_program(*options, name="recorded"):
-    """Runs a copy of the program, which a test can remove, under memctx run --record. Yields the
-    target, the copy's path and the recording."""
+def short_lived_program(*options, name="recorded", before=(), **env):
+    """Runs a copy of the program, which a test can remove, under memctx run --record. `before`: the
+    words before the command's name. Yields the target, the copy's path and the recording."""
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx-[rec]-") as directory:
         program = os.path.join(directory, name)
         shutil.copy(harness.build_program("tests/control/recorded.c"), program)
-        argv = [harness.CLI, "run", f"--record={directory}", *options, "--", program]
-        with harness.Target(argv, runtime, preload=False) as target:
+        argv = [*before, harness.CLI, "run", f"--record={directory}", *options, "--", program]
+        with harness.Target(argv, runtime, preload=False, **env) as target:
             check_equal(target.hear(), f"ready {target.pid}", "the target's line")
             yield target, program, os.path.join(directory, f"memctx-{target.pid}-{name}.rec")
 
@@ -119,6 +119,23 @@ def names_of_a_program_with_a_version():
     with short_lived_program("--names", name="recorded3.1") as (_, _, path):
         wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording",
                    timeout_s=60)
+
+
+@test
+def names_on_older_kernels():
+    """On a kernel without pidfd_open, --names stores names, and the process beside the program ends
+    after the program."""
+    filtered = [harness.build_program("tests/control/refusing.c"), "pidfd_open", "--"]
+    with short_lived_program("--names", before=filtered,
+                             MEMCTX_CONTROL="always") as (target, _, path):
+        wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording",
+                   timeout_s=60)
+        check_equal(len(companions_of(target.pid)), 1, "processes beside the running program")
+        target.process.send_signal(signal.SIGKILL)
+        target.process.wait(timeout=60)
+        wait_until(lambda: not companions_of(target.pid), "the end of the process beside",
+                   timeout_s=60)
+        check("main" in functions_of(path)[1], "names")
 
 
 @test

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* refusing.c - "refusing CALL... -- PROGRAM ARGUMENT..." runs the program under a filter that makes
- * the named system calls fail, as containers do: unshare with EPERM, close_range with ENOSYS. */
+ * the named system calls fail, as containers and older kernels do: unshare with EPERM, close_range
+ * and pidfd_open with ENOSYS. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@ int main(int argc, char **argv) {
     for (; i < argc && strcmp(argv[i], "--") != 0; i++) {
         int wrong = strcmp(argv[i], "unshare") == 0       ? filter_answer(SYS_unshare, EPERM)
                     : strcmp(argv[i], "close_range") == 0 ? filter_answer(SYS_close_range, ENOSYS)
+                    : strcmp(argv[i], "pidfd_open") == 0  ? filter_answer(SYS_pidfd_open, ENOSYS)
                                                           : 1;
         if (wrong) {
             fprintf(stderr, "refusing: %s: %s\n", argv[i], strerror(errno));

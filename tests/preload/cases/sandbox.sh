@@ -94,6 +94,32 @@ all in order" "$(cat "$T/ours.out")"
     done
 }
 
+# Filters play older kernels, which do not know newer system calls and requests of madvise. The
+# library and the command work without them.
+test_sandbox_older_kernels() {
+    build older_kernel call_chain
+    local version verb older
+    export MEMCTX_CONTROL=always # the library cannot know that the filter permits its calls
+    for version in 3.10 4.18 5.4; do
+        older=("$bin_dir/older_kernel" "$version")
+        client=("${older[@]}" "$MEMCTX")
+        same "${older[@]}" "$PYTHON" -X utf8 "$programs_dir/python_subprocess.py"
+        PYTHONMALLOC=malloc same "${older[@]}" "$PYTHON" -X utf8 "$programs_dir/python_threads.py"
+        hold_begin call_chain "${older[@]}" "$bin_dir/call_chain"
+        grep -q -x 'Seccomp:.2' "/proc/$held_pid/status" || fail "the filter does not hold"
+        dump "$held_pid" --quiescent
+        chain_paths # also shows that functions have names
+        for verb in ps "doctor $held_pid" "frag $held_pid" "dump --outside $held_pid" \
+            "top --batch 1 $held_pid"; do
+            # shellcheck disable=SC2086
+            "${client[@]}" $verb >"$T/verb.out" || fail "Linux $version: $verb: exit status $?"
+            grep -q -w "$held_pid" "$T/verb.out" ||
+                fail "Linux $version: $verb says nothing of $held_pid: $(cat "$T/verb.out")"
+        done
+        hold_end
+    done
+}
+
 # `memctx ps` lists a process under a filter with the reason why it has no socket, also if only one
 # of its threads has a filter.
 test_sandbox_ps() {

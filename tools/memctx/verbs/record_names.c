@@ -33,6 +33,7 @@
 
 #define FIRST_MS 2000  /* the library writes the first moment soon after the start */
 #define MOST_MS 600000 /* longest pause between two look-ups */
+#define LOOK_MS 500    /* without a pidfd: pause between two looks whether the program runs */
 #define LOOKUP_S 120   /* processor time of one look-up of names */
 #define LOOKUP_BYTES ((rlim_t)256 << 20)
 #define LOOKUP_LEAST ((rlim_t)8 << 20) /* no look-up succeeds with less */
@@ -133,33 +134,54 @@ static void name_all(const char *directory, pid_t program, bool ended) {
         closedir(folder);
 }
 
+static bool has_ended(const struct process_facts *program) {
+    struct process_facts now;
+    bool unknown;
+    if (!process_read_known(program->pid, &now, &unknown))
+        return !unknown;
+    return now.start_ticks != program->start_ticks || now.state == 'Z' || now.state == 'X';
+}
+
+/* Waits until the program has ended, at most `pause_ms`. Returns true if it has ended. */
+static bool wait_for_end(const struct process_facts *program, int pidfd, int pause_ms) {
+    struct pollfd entry = {.fd = pidfd, .events = POLLIN}; /* poll ignores a descriptor of -1 */
+    if (pidfd >= 0) {
+        int ready = poll(&entry, 1, pause_ms);
+        return ready > 0 || (ready < 0 && errno != EINTR);
+    }
+    for (int waited_ms = 0; waited_ms < pause_ms; waited_ms += LOOK_MS) {
+        poll(&entry, 1, LOOK_MS);
+        if (has_ended(program))
+            return true;
+    }
+    return false;
+}
+
 /* Runs in the process beside the program: looks names up until the program ends. */
-static _Noreturn void run_beside_program(const char *directory, pid_t program, int pidfd) {
+static _Noreturn void run_beside_program(const char *directory, const struct process_facts *program,
+                                         int pidfd) {
     int pause_ms = FIRST_MS;
-    struct pollfd entry = {.fd = pidfd, .events = POLLIN};
     prctl(PR_SET_NAME, "memctx-names");
     victim_offer();
-    while (poll(&entry, 1, pause_ms) == 0 || errno == EINTR) {
-        if (entry.revents != 0)
-            break;
-        name_all(directory, program, false);
+    while (!wait_for_end(program, pidfd, pause_ms)) {
+        name_all(directory, program->pid, false);
         pause_ms = 2 * pause_ms < MOST_MS ? 2 * pause_ms : MOST_MS;
     }
-    name_all(directory, program, true);
+    name_all(directory, program->pid, true);
     _exit(CLI_DONE);
 }
 
 /* Gives up the terminal, all inherited files and the current directory. Otherwise a reader of an
  * inherited pipe would wait for this process to end, and a file system could not be unmounted. The
- * pidfd gets the number 3. */
+ * pidfd, if there is one, gets the number 3. */
 static void detach(int pidfd) {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     setsid();
     for (int fd = 0; fd < 3 && null >= 0; fd++)
         dup2(null, fd);
-    if ((pidfd != 3 && dup3(pidfd, 3, O_CLOEXEC) < 0) || chdir("/") != 0)
+    if ((pidfd >= 0 && pidfd != 3 && dup3(pidfd, 3, O_CLOEXEC) < 0) || chdir("/") != 0)
         _exit(CLI_REFUSED);
-    fork_close_from(4);
+    fork_close_from(pidfd >= 0 ? 4 : 3);
     signal(SIGHUP, SIG_IGN);
     /* a service manager sends SIGTERM to all processes of a service; this process ends after the
      * program, when the last names are written */
@@ -176,13 +198,13 @@ static void write_title(char **words, int count, pid_t program) {
 }
 
 void record_names_start(const char *directory, char **words, int word_count) {
-    pid_t program = getpid();
+    struct process_facts program;
     int status = 0;
-    int pidfd = (int)syscall(SYS_pidfd_open, program, 0);
-    if (pidfd < 0) {
-        cli_warn("note: names are not kept in the recording; this kernel cannot wait for the "
-                 "program; %s",
-                 strerror(errno));
+    /* Linux knows pidfd_open since 5.3. */
+    int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (!process_read_facts(getpid(), &program)) {
+        cli_warn("note: names are not kept in the recording; /proc/%d cannot be read; %s",
+                 (int)getpid(), strerror(errno));
         return;
     }
     fflush(NULL);
@@ -191,12 +213,13 @@ void record_names_start(const char *directory, char **words, int word_count) {
         if (fork() != 0)
             _exit(CLI_DONE);
         detach(pidfd);
-        write_title(words, word_count, program);
-        run_beside_program(directory, program, 3);
+        write_title(words, word_count, program.pid);
+        run_beside_program(directory, &program, pidfd >= 0 ? 3 : -1);
     }
     while (between > 0 && waitpid(between, &status, 0) < 0 && errno == EINTR) {
     }
-    close(pidfd);
+    if (pidfd >= 0)
+        close(pidfd);
     if (between < 0)
         cli_warn("note: names are not kept in the recording; no process could be started; %s",
                  strerror(errno));
