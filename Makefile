@@ -59,11 +59,15 @@ family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_m
     pvalloc malloc_usable_size
 # -fno-omit-frame-pointer: the return address and the caller's rbp of an exported function stand at
 # fixed offsets from its frame pointer, also after a tail call (src/api/fast.h).
-# -U_FORTIFY_SOURCE: some compilers (Ubuntu's) define that macro by default. It uses functions such
-# as __memcpy_chk, which the stub of libc does not have.
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
-    -U_FORTIFY_SOURCE -ftls-model=initial-exec -fno-plt \
+    -ftls-model=initial-exec -fno-plt \
     -ffunction-sections $(family:%=-fno-builtin-%)
+# Flags behind CFLAGS, because distributions set the contrary there, and Ubuntu's compiler by default.
+# -U_FORTIFY_SOURCE: that macro uses functions such as __memcpy_chk, which the stub of libc does not
+# have.
+# -fno-lto: link-time optimisation separates the assembler code in src/api from the static variables
+# that this code names, and order.ld no longer finds the functions.
+lib_last := -U_FORTIFY_SOURCE -Wp,-U_FORTIFY_SOURCE -fno-lto
 # noseparate-code: puts code and constants into one mapping, so that fork and exec have one less.
 # order.ld: puts the code and the constants that most processes use together.
 # nostartfiles: leaves out code for C++ objects, which costs each process a page when it ends.
@@ -185,14 +189,15 @@ deps-%: force
 # A change of compiler or flags rebuilds everything. The rule writes out/VARIANT/flags only if its
 # content changes.
 flags_now = $(CC) $(unit_flags) $(CFLAGS) $(LDFLAGS) $(CLI_CFLAGS) $(CLI_LDFLAGS) $(lib_flags) \
-    $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
+    $(lib_last) $(lib_link) $(cli_libs) $(sanitize) $(lib_sanitize)
 $(out)/flags: force
 	@mkdir -p $(@D)
 	@echo "$(subst ",\",$(flags_now))" | cmp -s - $@ || echo "$(subst ",\",$(flags_now))" > $@
 
 $(out)/lib/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
-	$(call say,CC      ,$@)$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call say,CC      ,$@)$(CC) $(lib_flags) $(lib_sanitize) $(CFLAGS) $(lib_last) \
+	    -MMD -MP -c $< -o $@
 
 # No allocation runs this code, so -Os costs no time and keeps the library small.
 ifeq ($(VARIANT),release)
@@ -208,12 +213,12 @@ $(out)/cli/%.o: %.c $(out)/flags | deps-build
 $(out)/unit/%.o: %.c $(out)/flags | deps-build deps-unit
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(unit_flags) $(lib_flags) -DMEMCTX_UNIT $(sanitize) $(CFLAGS) \
-	    -MMD -MP -c $< -o $@
+	    $(lib_last) -MMD -MP -c $< -o $@
 
 $(out)/model/%.o: %.c $(out)/flags | deps-build
 	@mkdir -p $(@D)
 	$(call say,CC      ,$@)$(CC) $(lib_flags) -DMEMCTX_UNIT -DMEMCTX_MODEL -DMEMCTX_DEBUG \
-	    $(CFLAGS) -MMD -MP -c $< -o $@
+	    $(CFLAGS) $(lib_last) -MMD -MP -c $< -o $@
 
 $(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o limits.o model.o moments.o \
     samples.o jobs.o mappings.o subtract.o text_file.o watch.o wrappers.o): \
@@ -241,8 +246,8 @@ $(libc_stub): src/api/imports.map $(out)/flags
 	    -Wl,--version-script=$< $@.s -o $@
 
 $(library): $(lib_objects) src/api/exports.map src/api/order.ld $(libc_stub)
-	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_objects) $(libc_stub) \
-	    -lgcc -o $@
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_last) $(lib_objects) \
+	    $(libc_stub) -lgcc -o $@
 
 $(command): $(cli_objects)
 	$(call say,LINK    ,$@)$(CC) $(sanitize) $(CFLAGS) $(CLI_CFLAGS) $(LDFLAGS) $(CLI_LDFLAGS) \

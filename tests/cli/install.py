@@ -14,13 +14,16 @@ MODES = {"lib/libmemctx.so": 0o755, "bin/memctx": 0o755, "include/memctx.h": 0o6
          "share/bash-completion/completions/memctx": 0o644}
 
 
+def make_env():
+    return {name: value for name, value in clean_env().items()
+            if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+
+
 def start_make(target, place, prefix):
-    env = {name: value for name, value in clean_env().items()
-           if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     # What is installed can be read by everybody, also if root makes private files by default.
     return run_program(["sh", "-c", 'umask 077; exec make "$@"', "-", "-s", "-C", ROOT, target,
                         f"PREFIX={prefix}",
-                        f"DESTDIR={place}"], env, timeout_s=300)
+                        f"DESTDIR={place}"], make_env(), timeout_s=300)
 
 
 def make(target, place):
@@ -133,3 +136,23 @@ def a_package_that_is_removed_warns_of_preload():
         check_equal(removal(ours, "upgrade"), "", "an upgrade")
         for text in ("", f"#{ours}\n", f"{ours}.old\n", "/usr/local/lib/libmemctx.so\n"):
             check_equal(removal(text), "", repr(text))
+
+
+@test
+def flags_of_distributions():
+    """Distributions build with link-time optimisation and _FORTIFY_SOURCE. Both would break the
+    library, so CFLAGS cannot switch them on there."""
+    flags = "-g -flto=auto -ffat-lto-objects -fstack-protector-strong -fcf-protection"
+    for fortify in ("-D_FORTIFY_SOURCE=3", "-Wp,-D_FORTIFY_SOURCE=2"):
+        with scratch() as place:
+            # waits.c has assembler code that names static variables, stats.c calls fprintf
+            objects = [f"{place}/lib/src/api/{name}.o" for name in ("waits", "stats")]
+            done = run_program(["make", "-s", "-C", ROOT, f"out={place}",
+                                f"CFLAGS={flags} {fortify}", *objects], make_env(), timeout_s=300)
+            check_equal(done.returncode, 0, f"make ({done.stderr[-600:]})")
+            for name in objects:
+                sections = run("readelf", "-SW", name)
+                check(".debug_info" in sections, f"CFLAGS are not used: {sections}")
+                check(".gnu.lto_" not in sections, f"{name} is for link-time optimisation")
+                checked = re.findall(r" U (__(?!stack)\w+_chk)", run("nm", "-u", name))
+                check_equal(checked, [], f"functions of _FORTIFY_SOURCE in {name}")
