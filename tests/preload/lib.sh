@@ -281,7 +281,7 @@ hold_begin() { # NAME COMMAND...
     (cd "$T/work" && LD_PRELOAD=$bin_dir/hold.so HOLD_NAME=$name HOLD_DIR=$T/hold \
         exec "$MEMCTX" run -- "$@") <"$stdin" >"$T/held.out" 2>"$T/held.err" &
     hold_job=$!
-    wait_until "${HOLD_LIMIT_S:-90}" hold_arrived || fail "$name did not get to its end"
+    wait_until "${HOLD_LIMIT_S:-450}" hold_arrived || fail "$name did not get to its end"
     [ -s "$T/hold/pid" ] || hold_failed
     held_pid=$(cat "$T/hold/pid")
     wait_socket "$held_pid"

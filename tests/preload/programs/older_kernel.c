@@ -12,6 +12,8 @@
 
 #include "../../lib/filter.h"
 
+#define OPENAT2 437 /* glibc before 2.32 has no SYS_openat2 */
+
 /* The last system call and the last request of madvise that a version has. Version 4.18 is the
  * kernel of RHEL 8, 3.10 that of RHEL 7, on which containers of Debian and Ubuntu still run. */
 static const struct kernel {
@@ -41,8 +43,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels && argc > 2; i++) {
         if (strcmp(argv[1], kernels[i].version) != 0)
             continue;
-        if (play(&kernels[i]) != 0 || syscall(SYS_openat2, -1, "", NULL, 0) == 0 ||
-            errno != ENOSYS || madvise(NULL, 0, 25 /* MADV_COLLAPSE */) == 0) {
+        if (play(&kernels[i]) != 0 || syscall(OPENAT2, -1, "", NULL, 0) == 0 || errno != ENOSYS ||
+            madvise(NULL, 0, 25 /* MADV_COLLAPSE */) == 0) {
             fprintf(stderr, "older_kernel: the filter does not hold\n");
             return 2;
         }
