@@ -62,9 +62,9 @@ family := malloc calloc realloc reallocarray free memalign aligned_alloc posix_m
 lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
     -ftls-model=initial-exec -fno-plt \
     -ffunction-sections $(family:%=-fno-builtin-%)
-# Flags behind CFLAGS, because distributions set the contrary there, and Ubuntu's compiler by default.
-# -U_FORTIFY_SOURCE: that macro uses functions such as __memcpy_chk, which the stub of libc does not
-# have.
+# Flags behind CFLAGS, because distributions set the contrary there.
+# -U_FORTIFY_SOURCE: Ubuntu's compiler defines that macro by default. It uses functions such as
+# __memcpy_chk, which the stub of libc does not have.
 # -fno-lto: link-time optimisation separates the assembler code in src/api from the static variables
 # that this code names, and order.ld no longer finds the functions.
 lib_last := -U_FORTIFY_SOURCE -Wp,-U_FORTIFY_SOURCE -fno-lto

@@ -141,14 +141,17 @@ def a_package_that_is_removed_warns_of_preload():
 @test
 def flags_of_distributions():
     """Distributions build with link-time optimisation and _FORTIFY_SOURCE. Both would break the
-    library, so CFLAGS cannot switch them on there."""
+    library, so CFLAGS cannot switch them on there. In the command, what assembler code defines is
+    global, because link-time optimisation may put its uses into another file."""
     flags = "-g -flto=auto -ffat-lto-objects -fstack-protector-strong -fcf-protection"
     for fortify in ("-D_FORTIFY_SOURCE=3", "-Wp,-D_FORTIFY_SOURCE=2"):
         with scratch() as place:
             # waits.c has assembler code that names static variables, stats.c calls fprintf
             objects = [f"{place}/lib/src/api/{name}.o" for name in ("waits", "stats")]
+            page = f"{place}/cli/tools/memctx/report/report_html.o"
             done = run_program(["make", "-s", "-C", ROOT, f"out={place}",
-                                f"CFLAGS={flags} {fortify}", *objects], make_env(), timeout_s=300)
+                                f"CFLAGS={flags} {fortify}", *objects, page], make_env(),
+                               timeout_s=300)
             check_equal(done.returncode, 0, f"make ({done.stderr[-600:]})")
             for name in objects:
                 sections = run("readelf", "-SW", name)
@@ -156,3 +159,5 @@ def flags_of_distributions():
                 check(".gnu.lto_" not in sections, f"{name} is for link-time optimisation")
                 checked = re.findall(r" U (__(?!stack)\w+_chk)", run("nm", "-u", name))
                 check_equal(checked, [], f"functions of _FORTIFY_SOURCE in {name}")
+            symbol = re.search(r" (\w+) +\w+ +\w+ asset_page$", run("readelf", "-sW", page), re.M)
+            check_equal(symbol and symbol[1], "GLOBAL", "binding of asset_page")

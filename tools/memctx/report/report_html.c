@@ -12,7 +12,9 @@
 
 #define FILE_OF(name) ".incbin \"tools/memctx/formats/page/" name "\"\n"
 #define ASSET(name, files)                                                                         \
-    __asm__(".pushsection .rodata\n" #name ":\n" files ".byte 0\n.popsection\n");                  \
+    /* global, because link-time optimisation may put this and its uses into different files */    \
+    __asm__(".pushsection .rodata\n.globl " #name "\n" #name ":\n" files                           \
+            ".byte 0\n.popsection\n");                                                             \
     extern const char name[]
 ASSET(asset_page, FILE_OF("report.html"));
 ASSET(asset_style, FILE_OF("report.css"));
