@@ -36,7 +36,7 @@ git -C ../again rev-list --all --count
 git shortlog -s HEAD | cat
 git bisect start HEAD HEAD~60 | tail -n 1
 git bisect run sh -c '! grep -q "commit 570" dir*/file*.txt' 2>&1 |
-    grep -c 'first bad commit'
+    grep -c "is the first '*bad'* commit" # git 2.55 writes quotes
 git bisect reset >/dev/null 2>&1
 git status --short
 git rev-parse HEAD
