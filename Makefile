@@ -68,6 +68,10 @@ lib_flags := $(base_flags) -Isrc -fvisibility=hidden -fno-omit-frame-pointer -fP
 # -fno-lto: link-time optimisation separates the assembler code in src/api from the static variables
 # that this code names, and order.ld no longer finds the functions.
 lib_last := -U_FORTIFY_SOURCE -Wp,-U_FORTIFY_SOURCE -fno-lto
+# Ubuntu's packages are linked with -Bsymbolic-functions. With it, operator new[] would not call the
+# program's own operator new (src/api/forward.c).
+comma := ,
+lib_ldflags = $(filter-out -Wl$(comma)-Bsymbolic-functions -Wl$(comma)-Bsymbolic,$(LDFLAGS))
 # noseparate-code: puts code and constants into one mapping, so that fork and exec have one less.
 # order.ld: puts the code and the constants that most processes use together.
 # nostartfiles: leaves out code for C++ objects, which costs each process a page when it ends.
@@ -246,7 +250,7 @@ $(libc_stub): src/api/imports.map $(out)/flags
 	    -Wl,--version-script=$< $@.s -o $@
 
 $(library): $(lib_objects) src/api/exports.map src/api/order.ld $(libc_stub)
-	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(LDFLAGS) $(lib_last) $(lib_objects) \
+	$(call say,LINK    ,$@)$(CC) $(CFLAGS) $(lib_link) $(lib_ldflags) $(lib_last) $(lib_objects) \
 	    $(libc_stub) -lgcc -o $@
 
 $(command): $(cli_objects)

@@ -161,3 +161,9 @@ def flags_of_distributions():
                 check_equal(checked, [], f"functions of _FORTIFY_SOURCE in {name}")
             symbol = re.search(r" (\w+) +\w+ +\w+ asset_page$", run("readelf", "-sW", page), re.M)
             check_equal(symbol and symbol[1], "GLOBAL", "binding of asset_page")
+    # With -Bsymbolic-functions (Ubuntu), preload's process_replaced fails.
+    done = run_program(["make", "-n", "-C", ROOT, "out=out/never-made", "lib",
+                        "LDFLAGS=-Wl,-Bsymbolic-functions -Wl,-z,now"], make_env(), timeout_s=300)
+    links = [line for line in done.stdout.replace("\\\n", " ").splitlines()
+             if "order.ld" in line and " -o " in line]
+    check(len(links) == 1 and "-Bsymbolic" not in links[0], f"link of the library: {links}")
