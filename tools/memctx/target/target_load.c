@@ -159,6 +159,23 @@ void target_load_begun(struct target *target, struct model *model,
         load_entries(target, &model->marks[i]);
 }
 
+/* greatest change of the control thread's buffers between the map and the ledger */
+#define BUFFERS_CHANGE_BYTES (64 << 10)
+
+/* The map is read some milliseconds before the ledger. Meanwhile the control thread takes memory
+ * for its answer, or gives memory back. A change of the resident set that is this small counts as a
+ * change of anonymous memory, so that both figures are of one moment. */
+static void follow_buffers(struct model *model) {
+    struct model_mappings *mappings = &model->mappings;
+    int64_t change = model_tame(model->ledger.rss_bytes) - model_tame(mappings->rss_bytes);
+    if (!model->has_mappings || model->ledger.rss_bytes == WIRE_UNKNOWN ||
+        change < -BUFFERS_CHANGE_BYTES || change > BUFFERS_CHANGE_BYTES ||
+        mappings->anonymous_bytes + change < 0)
+        return;
+    mappings->anonymous_bytes += change;
+    mappings->rss_bytes += change;
+}
+
 void target_load_rest(struct target *target, struct model *model,
                       const struct target_load_options *options) {
     struct map_reader reader;
@@ -187,6 +204,7 @@ void target_load_rest(struct target *target, struct model *model,
         model->mappings = reader.mappings;
         model->places = reader.places.list;
         model->place_count = reader.places.count;
+        follow_buffers(model);
     }
     progress_end();
 }
