@@ -122,6 +122,7 @@ def process_in_a_time_namespace_answers():
             check_equal(target.hear(), "ready", "the program")
             with open(f"/proc/{target.pid}/task/{target.pid}/children", encoding="ascii") as file:
                 pid = file.read().split()[0]
+            target.wait_socket(pid)
             done = harness.run_cli("mark", pid, "here", env=target.cli_env)
             check_equal((done.returncode, done.stderr), (0, ""), f"mark, clock {offset} s ahead")
 
