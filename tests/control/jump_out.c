@@ -86,23 +86,12 @@ static int child_main(void) {
 int main(void) {
     int wrong = 0;
     for (int number = 1;; number++) {
-        int status;
-        pid_t child = fork();
-        if (!child)
-            _exit(child_main());
-        waitpid(child, &status, 0);
-        if (!WIFSTOPPED(status)) {
+        long call;
+        int status = signal_at_call(child_main, number, &call);
+        if (status == NOT_TRACED) {
             fprintf(stderr, "no process can be traced\n");
             return NO_TRACE;
         }
-        ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
-        long call = run_to_call(child, number);
-        syscall(SYS_tgkill, child, child, SIGUSR1);
-        do
-            status = run_on(child, PTRACE_CONT);
-        while (WIFSTOPPED(status) && WSTOPSIG(status) != SIGUSR1);
-        ptrace(PTRACE_DETACH, child, NULL, (void *)(long)SIGUSR1);
-        waitpid(child, &status, 0);
         int end = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
         if (end != GOOD) {
             printf("after call %d (%ld) the process %s\n", number, call,

@@ -4,10 +4,12 @@
 #ifndef MEMCTX_TESTS_CONTROL_STOP_AT_CALL_H
 #define MEMCTX_TESTS_CONTROL_STOP_AT_CALL_H
 
+#include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 /* Lets the child run to its next stop, and returns the child's status. */
 static int run_on(pid_t child, enum __ptrace_request how) {
@@ -35,6 +37,30 @@ static long run_to_call(pid_t child, int number) {
         if (counted == number)
             return (long)registers.orig_rax;
     }
+}
+
+/* what signal_at_call returns if no process can be traced; no status of waitpid is negative */
+#define NOT_TRACED (-1)
+
+/* Forks a child that calls child_main, traces it from its SIGSTOP on, and sends it SIGUSR1 at its
+ * system call `number`. Sets *call to that call. Returns the child's status at its end. */
+static inline int signal_at_call(int (*child_main)(void), int number, long *call) {
+    int status;
+    pid_t child = fork();
+    if (!child)
+        _exit(child_main());
+    waitpid(child, &status, 0);
+    if (!WIFSTOPPED(status))
+        return NOT_TRACED;
+    ptrace(PTRACE_SETOPTIONS, child, NULL, (void *)(PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL));
+    *call = run_to_call(child, number);
+    syscall(SYS_tgkill, child, child, SIGUSR1);
+    do
+        status = run_on(child, PTRACE_CONT);
+    while (WIFSTOPPED(status) && WSTOPSIG(status) != SIGUSR1);
+    ptrace(PTRACE_DETACH, child, NULL, (void *)(long)SIGUSR1);
+    waitpid(child, &status, 0);
+    return status;
 }
 
 #endif
