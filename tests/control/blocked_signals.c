@@ -3,7 +3,8 @@
  * timers blocks signal 32, and signal 32 is sent to it. Then the thread allocates until the control
  * thread runs. The signal must stay pending: its delivery would end the process. Afterwards setgid
  * must end, because every other thread answers signal 33. Prints "pending", then "end". */
-#include <dirent.h>
+#include "control_threads.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -13,23 +14,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-static int control_threads(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (file && fgets(name, sizeof name, file) && !strcmp(name, "memctx\n"))
-            count++;
-        if (file)
-            fclose(file);
-    }
-    if (folder)
-        closedir(folder);
-    return count;
-}
 
 static void *work(void *needed) {
     uint64_t libcs = 3UL << (32 - 1), pending = 0;

@@ -5,9 +5,9 @@
  * be cancellable, its next waits must start the control thread, and the lock of the start must be
  * free. Prints the number of calls, and what was wrong after a call. Exits with 77 if no process
  * can be traced. */
+#include "control_threads.h"
 #include "stop_at_call.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -30,23 +30,6 @@ static void go_home(int number) {
 
 static void do_nothing(int number) {
     (void)number;
-}
-
-static int control_threads(void) {
-    int count = 0;
-    DIR *folder = opendir("/proc/self/task");
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        char path[300], name[32] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (file && fgets(name, sizeof name, file) && !strcmp(name, "memctx\n"))
-            count++;
-        if (file)
-            fclose(file);
-    }
-    if (folder)
-        closedir(folder);
-    return count;
 }
 
 /* The library takes the lock of the control thread's start around setgid. */
