@@ -228,7 +228,10 @@ def a_token_from_a_pipe():
 @test
 def tls_with_a_certificate():
     with served() as target, scratch() as where:
-        key, certificate = os.path.join(where, "key"), os.path.join(where, "cert")
+        key, certificate, other, other_key = (os.path.join(where, name)
+                                              for name in ("key", "cert", "other", "other-key"))
+        subprocess.run(["openssl", "ecparam", "-genkey", "-name", "prime256v1", "-noout", "-out",
+                        other_key], check=True, capture_output=True, timeout=PATIENCE_S)
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                         "ec_paramgen_curve:prime256v1", "-nodes",
                         "-keyout", key, "-out", certificate, "-subj", "/CN=localhost", "-addext",
@@ -259,9 +262,16 @@ def tls_with_a_certificate():
             words = ("--cert", certificate, "--key", key, "--listen", "127.0.0.1:0")
             done = run_cli("serve", "--all", "--check", *words)
             check_equal((done.returncode, done.stderr), (0, ""), "--check of a good certificate")
-            write(certificate, "nothing")
-            refused("check --cert and --key", *words, runtime=runtime, code=1)
-            refused("check --cert and --key", *words, "--check", runtime=runtime, code=1)
+            write(other, "-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
+            for cert, own, message in (
+                    (os.devnull, key, "is a device; name a file"),
+                    (key, key, "has no certificate in PEM"),
+                    (certificate, certificate, "has no key in PEM"),
+                    (other, key, "name a certificate and its key\n"),
+                    (certificate, other_key, "do not match; name a certificate and its key\n")):
+                wrong = ("--cert", cert, "--key", own, "--listen", "127.0.0.1:0")
+                refused(message, *wrong, runtime=runtime)
+                refused(message, *wrong, "--check", runtime=runtime)
 
 
 @test

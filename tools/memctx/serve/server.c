@@ -231,16 +231,18 @@ static bool run_once(struct server *server) {
     return true;
 }
 
-/* Prints why the HTTP library cannot start, such as a file that is no certificate. */
+/* Keeps why the HTTP library cannot start, such as a key that does not fit the certificate. Only
+ * the first message has the reason. */
 static void log_line(void *closure, const char *format, va_list arguments) CLI_PRINTF(2, 0);
 static void log_line(void *closure, const char *format, va_list arguments) {
-    const struct server *server = closure;
-    char text[512];
-    if (server->started)
+    struct server *server = closure;
+    if (server->started || server->reason[0] != '\0')
         return;
-    vsnprintf(text, sizeof text, format, arguments);
-    text[strcspn(text, "\n")] = '\0';
-    cli_warn("%s", text);
+    vsnprintf(server->reason, sizeof server->reason, format, arguments);
+    size_t length = strcspn(server->reason, "\n");
+    while (length > 0 && server->reason[length - 1] == '.')
+        length--;
+    server->reason[length] = '\0';
 }
 
 /* Decodes %XX in an address or an argument. Leaves a text with %00 undecoded, because its C string
@@ -314,9 +316,15 @@ static int open_signals(void) {
     return fd;
 }
 
-_Noreturn static void die_not_started(const struct server_options *options) {
-    cli_die(CLI_REFUSED, "the HTTP server cannot start%s",
-            options->certificate ? "; check --cert and --key" : "");
+/* The HTTP library tells its reasons in words only: those about the files say "certificate". */
+_Noreturn static void die_not_started(const struct server *server) {
+    const char *reason = server->reason[0] != '\0' ? server->reason : "no reason is known";
+    if (server->options->certificate && strstr(reason, "certificate"))
+        cli_die(CLI_USAGE, "--cert and --key cannot be used; %s; name a certificate and its key",
+                reason);
+    cli_die(CLI_REFUSED,
+            "the HTTP server cannot start; %s; see the limits of memory and open files (ulimit -a)",
+            reason);
 }
 
 void server_check(const struct server_options *options) {
@@ -327,7 +335,7 @@ void server_check(const struct server_options *options) {
     if (!options->certificate)
         return;
     if (!start(&server, -1))
-        die_not_started(options);
+        die_not_started(&server);
     mhd.stop_daemon(server.daemon);
 }
 
@@ -350,7 +358,7 @@ int server_run(const struct server_options *options) {
         cli_die_failure(&failure);
     if (!start(&server, fd)) {
         address_remove(&address);
-        die_not_started(options);
+        die_not_started(&server);
     }
     fleet_refresh(&server.fleet);
     char *text = address_write(&address, options->certificate != NULL);

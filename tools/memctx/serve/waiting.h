@@ -45,8 +45,9 @@ struct server {
     struct waiting *waiting;
     struct connection *connections;
     size_t connection_count, connections_most; /* most: further clients are not accepted */
-    bool again;   /* a connection has ended: a waiting client may be accepted */
-    bool started; /* the HTTP library runs; messages that it logs from now on are not printed */
+    bool again;       /* a connection has ended: a waiting client may be accepted */
+    bool started;     /* the HTTP library runs; messages that it logs from now on are left out */
+    char reason[256]; /* the first message that the HTTP library logged before it ran */
     int signals;
 };
 

@@ -64,8 +64,8 @@ static struct server_options parse(int argc, char **argv, bool *check) {
     }
     options.token = words.token ? serving_read_token(words.token) : NULL;
     options.certificate =
-        words.certificate ? serving_read_file("--cert", words.certificate, false) : NULL;
-    options.key = words.key ? serving_read_file("--key", words.key, true) : NULL;
+        words.certificate ? serving_read_pem("--cert", words.certificate, false) : NULL;
+    options.key = words.key ? serving_read_pem("--key", words.key, true) : NULL;
     return options;
 }
 

@@ -90,12 +90,9 @@ static char *read_text(const char *option, const char *path, bool private, bool 
     return text;
 }
 
-char *serving_read_file(const char *option, const char *path, bool private) {
-    return read_text(option, path, private, false);
-}
-
-void serving_check_pem(const char *option, const char *path, bool private) {
-    char *text = read_text(option, path, private, true);
+/* Ends the command with a usage error unless the text of the file has a certificate in PEM, or a
+ * key (`private`) that needs no password. */
+static void check_pem(const char *option, const char *path, const char *text, bool private) {
     const char *wanted = private ? "PRIVATE KEY-----" : "-----BEGIN CERTIFICATE-----";
     if (!strstr(text, wanted))
         cli_die(CLI_USAGE, "%s: %s has no %s in PEM, which has a line with \"%s\"", option, path,
@@ -105,11 +102,22 @@ void serving_check_pem(const char *option, const char *path, bool private) {
                 "%s: the key in %s needs a password; write it without one, such as with "
                 "openssl pkey",
                 option, path);
+}
+
+void serving_check_pem(const char *option, const char *path, bool private) {
+    char *text = read_text(option, path, private, true);
+    check_pem(option, path, text, private);
     free(text);
 }
 
+char *serving_read_pem(const char *option, const char *path, bool private) {
+    char *text = read_text(option, path, private, false);
+    check_pem(option, path, text, private);
+    return text;
+}
+
 char *serving_read_token(const char *path) {
-    char *token = serving_read_file("--token-file", path, true);
+    char *token = read_text("--token-file", path, true, false);
     token[strcspn(token, "\r\n")] = '\0';
     size_t length = strlen(token);
     for (size_t i = 0; i < length; i++)

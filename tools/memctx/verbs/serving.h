@@ -5,11 +5,11 @@
 
 #include "serve/fleet.h"
 
-/* Returns the content of a text file, or of a pipe that ends within 10 s. `private`: warns if other
- * users may read the file. A file that cannot be read, a directory or a device is a usage error. */
-char *serving_read_file(const char *option, const char *path, bool private);
-/* Ends the command with a usage error unless the file, which is read again later, has a certificate
- * in PEM, or a key (`private`) that needs no password. */
+/* Returns the content of a file, or of a pipe that ends within 10 s, with a certificate in PEM, or
+ * with a key (`private`) that needs no password. Warns if other users may read a key. A file
+ * without that, one that cannot be read, a directory or a device is a usage error. */
+char *serving_read_pem(const char *option, const char *path, bool private);
+/* Ends the command with such an error unless the file, which is read again later, has that. */
 void serving_check_pem(const char *option, const char *path, bool private);
 /* Returns the first line of the file of --token-file. */
 char *serving_read_token(const char *path);
