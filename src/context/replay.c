@@ -5,6 +5,15 @@
 #include "os/meta.h"
 #include "region/tables.h"
 
+/* A change of the walked stack. An example, with the outermost frame first:
+ *
+ *     last path   main > read > list > item > text      the last walk ended at text
+ *     new path    main > read > list > pair             noted: left = 2 (item, text), count = 1
+ *                               stay   frames[0]        (pair), stay = the node of list
+ *
+ * A replay compares the words of the new frames (may_be) and the words that prove `stay` and the
+ * frames further out (all_hold). If all are equal, it writes the new frames into struct stack as a
+ * walk would (put). */
 struct change {
     uint64_t key; /* the node of the last path, and how far the stack pointer moved */
     struct view *view;
@@ -86,7 +95,13 @@ INLINE bool all_hold(const struct stack *stack, int i) {
 }
 
 /* Puts the new frames of the change behind frame `stay`. `base`: the exported function's frame
- * pointer. */
+ * pointer.
+ *
+ * Each new frame is proven by the word below the stack pointer of the frame before it, which is the
+ * return address into that frame; if the walk finds the new frame's caller by rbp, also by the word
+ * with this rbp. `use` becomes rbp_use of the new frame: the check of its rbp, or -1 if no frame
+ * further out uses this rbp. A frame that saved its caller's rbp may have changed rbp, so frames
+ * further out then use the saved word (stay_rbp_at). */
 INLINE void put(struct stack *stack, const struct change *change, unsigned stay, uintptr_t base) {
     struct stack_frame *frame = &stack->frames[stay];
     struct stack_check *check = &stack->checks[frame->checks];

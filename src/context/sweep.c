@@ -229,6 +229,7 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
             found[id].flags |= FOUND_GONE;
         else if (tree_node(id)->flags & TREE_FOLDED && tree_loop(id) < count)
             found[tree_loop(id)].flags |= FOUND_CHILD; /* a node that ends a loop stays */
+    /* A child has a greater id than its parent, so all children come before their parent. */
     for (uint32_t id = count; id-- > TREE_FIXED_COUNT;) {
         if (found[id].flags & FOUND_GONE)
             continue;
@@ -236,6 +237,8 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
         struct found *here = &found[id], *parent = &found[node->parent];
         bool pinned = evict_is_pinned(id), empty = !(here->flags & (FOUND_VIEW | FOUND_CHILD));
         bool may_go = over && !(here->flags & FOUND_LEAVING);
+        /* 1. The node is not needed: it leaves its parent's list, or, if it has left before and no
+         * look-up knows its id, it is removed. Its parent does not count it as a child. */
         if (empty && !pinned && (take || node->flags & TREE_LEAVING) && take_out(id, may_go)) {
             if (tree_is_gone(id))
                 here->flags |= FOUND_GONE;
@@ -243,14 +246,17 @@ static void look_at_nodes(struct found *found, uint32_t count, bool take, bool o
                 parent->flags |= FOUND_LEAVING;
             continue;
         }
+        /* 2. The node is needed again: it comes back into its parent's list. */
         if (node->flags & TREE_LEAVING) {
             if (tree_link(id))
                 tree_flag(id, TREE_LATE); /* paths through the node may have waited meanwhile */
             else
                 state.leaving = true;
         }
+        /* 3. A context that allocated since the last sweep is warm, and so is a pinned node. */
         if (pinned || (!now && !was_seen(id, here->allocs)))
             here->flags |= here->flags & FOUND_VIEW || pinned ? FOUND_WARM : 0;
+        /* 4. The parent adds up its subtree: contexts, warmth, the most allocations. */
         unsigned below = here->below + (here->flags & FOUND_VIEW ? 1U : 0U);
         here->below = (uint8_t)(below < UINT8_MAX ? below : UINT8_MAX);
         below += parent->below;

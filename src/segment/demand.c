@@ -58,8 +58,15 @@ void segment_demand_fades(bool all) {
 
 uint32_t segment_purger;
 
-/* See segment_freelist_bound. `above`: by how many bytes the freelist and the bytes in use may
- * exceed their peak. */
+/* The bound for one part of the freelist (segment/internal.h):
+ *
+ *     plain = the larger of MEMCTX_FREELIST_KIB and 5 % of the bytes in use
+ *     bound = plain + again, but only as far as bytes in use + others + bound <= peak + above;
+ *             never less than plain
+ *
+ * `again`: what the program took again soon after it went back (struct demand). `others`: the bytes
+ * in the other part of the freelist. `above`: by how many bytes the freelist and the bytes in use
+ * may exceed the peak of the bytes in use. */
 static int64_t bound_of(int64_t above, int64_t others, int64_t *plain) {
     int64_t bytes = load_relaxed(&options.freelist_kib) << 10;
     int64_t used = load_relaxed(&global.used_bytes), again = load_relaxed(&demand.again);

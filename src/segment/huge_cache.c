@@ -10,6 +10,16 @@
  * A chunk of other sizes than 4 to 64 MiB may get a cached mapping that is too large. The mapping's
  * *spare end* then stays in the cache. If no freed mapping is left, a spare end may become a part
  * of another mapping.
+ *
+ * A mapping that is put together of two cached ones, the base and the end of the donor (see
+ * huge_cache_take in huge.h; `have`, `part` and `fresh` are names in put_together and fill):
+ *
+ *     base, whole  [header|..........]             donor  [...stays in the cache...|...part...]
+ *     the mapping  [header|..........|...part...|...new from the kernel...]
+ *                                    ^ have     ^ fresh
+ *
+ * The kernel keeps the three pieces as areas of their own, so there is a *cut* (huge.h) at `have`,
+ * and one behind the part. Without a base the part comes behind the header of a new mapping.
  */
 #include "base/options.h"
 #include "segment/huge.h"
