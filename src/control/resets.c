@@ -107,7 +107,9 @@ static uint32_t reset_all(const struct wire_reset_request *request, struct text 
         .count = tree_count(),
     };
     if (!tree_is_id(reset.root)) {
-        text_add(text, "no context has this id");
+        text_add(text, "no context has the number ");
+        text_add_number(text, request->context);
+        text_add(text, "; memctx dump --json TARGET shows the numbers");
         return WIRE_REFUSED;
     }
     /* Reset all views or none: counters that begin at different times cannot be compared. */
