@@ -113,6 +113,9 @@ def usage_errors():
     expect(2, "watch needs a TARGET", "watch", "--when", "rss>1M", "--check")
     for words in (("-o", "/tmp/x"), ("--svg", "/tmp/x"), ("--outside",)):
         expect(2, "--self asks the process", "dump", "1", "--self", *words)
+    for words in (("--flat",), ("--threads",), ("--peak",), ("--min", "1"), ("--depth", "3"),
+                  ("--site", "a"), ("--context", "1")):
+        expect(2, "--self prints figures of the whole process", "dump", "1", "--self", *words)
     expect(2, "which --quick leaves out", "frag", "1", "--map", "--quick")
     expect(2, "--metric takes one of", "export", "1", "--folded", "-", "--metric", "size")
     expect(2, "--metric needs --folded", "export", "1", "--csv", "-", "--metric", "waste")
@@ -387,7 +390,8 @@ def mark_diff_reset_trim_set_options():
                 shown = succeed("dump", live.pid, "--site", site, *words, env=env)
                 hint = "nothing was allocated in the contexts that were asked for; a site is"
                 check((hint in shown) == nothing, f"{site} {words}: {shown}")
-        expect(1, " refused the request: ", "reset", live.pid, "--context", "4000000", env=env)
+        expect(1, " refused the request: no context has the number 4000000; memctx dump --json ",
+               "reset", live.pid, "--context", "4000000", env=env)
         expect(2, "a CONTEXT is a number that memctx frag or memctx dump --json shows", "isolate",
                live.pid, "some", env=env)
         succeed("reset", live.pid, "--site", "allocate_more", env=env)

@@ -429,7 +429,7 @@ def snapshot_of_another_version():
                 file.write(content)
             for verb in ("dump", "frag", "doctor", "diff"):
                 expect(1, pattern, verb, path)
-        expect(1, "is a directory, not a snapshot\n", "dump", where)
+        expect(1, "is a directory, not a snapshot; name a file in it\n", "dump", where)
         for age, name in enumerate(("older.rec", "newest.rec", "middle.rec", "other")):
             with open(os.path.join(where, name), "w", encoding="ascii"):
                 pass

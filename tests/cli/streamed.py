@@ -77,7 +77,9 @@ def streamed_from_outside_says_so():
 def streamed_refuses():
     with scratch() as where, hold() as live:
         path = os.path.join(where, "streamed")
-        for words in (["--stream"], ["--stream", "--json", "-o", path],
+        expect(2, "--stream says how -o FILE writes a snapshot; add -o FILE", "dump", live.pid,
+               "--stream", env=live.cli_env)
+        for words in (["--stream", "--json", "-o", path],
                       ["--stream", "--threads", "-o", path]):
             expect(2, "--stream says how -o FILE writes a snapshot", "dump", live.pid, *words,
                    env=live.cli_env)

@@ -253,7 +253,8 @@ int cli_finish_output(int code) {
     if (terminal_end())
         return code; /* the user left the pager early, so a write that failed is no error */
     if (failed) {
-        fprintf(stderr, "memctx: could not write the output; %s\n", strerror(error));
+        fprintf(stderr, "memctx: could not write the output; %s; write it to another file\n",
+                strerror(error));
         return CLI_REFUSED;
     }
     return code;

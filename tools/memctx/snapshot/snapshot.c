@@ -74,8 +74,9 @@ static FILE *open_file(const char *path, struct cli_failure *failure) {
     }
     if (fstat(fileno(file), &status) != 0 || S_ISDIR(status.st_mode)) {
         char *recording = newest_recording(path);
-        cli_set_failure(failure, CLI_REFUSED, "%s: is a directory, not a snapshot%s%s", path,
-                        recording ? "; its newest recording is " : "", recording ? recording : "");
+        cli_set_failure(failure, CLI_REFUSED, "%s: is a directory, not a snapshot; %s%s", path,
+                        recording ? "its newest recording is " : "name a file in it",
+                        recording ? recording : "");
         free(recording);
         fclose(file);
         return NULL;

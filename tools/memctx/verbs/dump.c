@@ -114,7 +114,15 @@ static struct dump_request parse(int argc, char **argv) {
     }
     if (request.output && !request.json && output_is_terminal(request.output))
         cli_usage("a packed snapshot is no text for a terminal; name a file, or give --json");
-    if (request.stream && (!request.output || request.json || request.render.threads))
+    if (request.self &&
+        (view_chooses(&request.view) || request.view.min_bytes >= 0 || request.flat ||
+         request.render.levels >= 0 || request.render.threads || request.render.peak)) {
+        cli_usage("--self prints figures of the whole process; it does not go with options that "
+                  "choose or list contexts");
+    }
+    if (request.stream && !request.output)
+        cli_usage("--stream says how -o FILE writes a snapshot; add -o FILE");
+    if (request.stream && (request.json || request.render.threads))
         cli_usage("--stream says how -o FILE writes a snapshot; it goes with neither --json nor "
                   "--threads");
     if (request.svg &&
