@@ -67,9 +67,9 @@ static FILE *open_file(const char *path, struct cli_failure *failure) {
     FILE *file = fopen(path, "re");
     struct stat status;
     if (!file) {
-        cli_set_failure(failure,
-                        errno == EACCES || errno == EPERM ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
-                        "%s: cannot be opened; %s", path, strerror(errno));
+        cli_set_failure(
+            failure, errno == EACCES || errno == EPERM ? CLI_NOT_PERMITTED : CLI_NO_TARGET,
+            "%s: cannot be opened; %s; name a file that you may read", path, strerror(errno));
         return NULL;
     }
     if (fstat(fileno(file), &status) != 0 || S_ISDIR(status.st_mode)) {
