@@ -63,7 +63,7 @@ const struct cli_verb verb_table[] = {
      "live chunks, rounded up to block sizes. FREE is RESERVED less USED. K is the number of live\n"
      "chunks. REQUESTED is the number of bytes that the program asked for. Inner lines are\n"
      "subtotals. A line that ends in > has no figures; its call path goes on in the line below.\n\n"
-     "  --json             print one object of schema memctx/1\n"
+     "  --json             print one object of schema memctx/1; with --self, memctx-self/1\n"
      "  -o, --output FILE  write a snapshot with all contexts to FILE. These take a snapshot as\n"
      "                     TARGET: dump, frag, doctor, diff, report, export, verify, mark --list.\n"
      "                     With --json the snapshot is JSON, else packed: 1 M contexts take about\n"
@@ -399,7 +399,7 @@ const struct cli_verb verb_table[] = {
     {"mark", "TARGET [NAME] | --list TARGET", "remember the counters of every context",
      LIVE_TARGET_HELP
      "\nThe target keeps the mark, and memctx diff compares with it. A new mark replaces an older\n"
-     "one of the same name. Without NAME the mark is called default.\n\n"
+     "one of the same name. NAME has at most 31 bytes; without NAME the mark is called default.\n\n"
      "One mark takes at most 896 KiB. It is made only while marks and resets together take at\n"
      "most an eighth of the budget of the tables (MEMCTX_TABLES). If a mark does not fit, it\n"
      "leaves out the contexts that hold least and says so; if nothing fits, the mark is refused.\n"
@@ -407,7 +407,8 @@ const struct cli_verb verb_table[] = {
      "With the option marks (memctx run --marks 10m,24; memctx set TARGET marks=10m,24) the "
      "target\n"
      "makes a mark by itself every 10 minutes and keeps the newest 24. They are called auto-1,\n"
-     "auto-2 and so on. Together they use at most half of the memory that marks may use.\n\n"
+     "auto-2 and so on; a mark of yours that has such a name is taken for one of them. Together\n"
+     "they use at most half of the memory that marks may use.\n\n"
      "  --list             list the marks with their times, the oldest first; TARGET may be a\n"
      "                     snapshot file\n"
      "  --json             print one object of schema memctx-mark/1; with --list, "
