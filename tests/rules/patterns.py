@@ -223,6 +223,7 @@ def expressions_that_are_none_are_said():
             check_equal((done.returncode, done.stdout), (0, "begun\n"), rule)
             check("MEMCTX_RULES: " + line in done.stderr and
                   "; this rule is ignored\n" in done.stderr, f"MEMCTX_RULES: {done.stderr}")
+            check("start the program with memctx run" not in done.stderr, done.stderr)
         for rules, says in ((("regex:^x=slab", "y=slba"), "the policies are"),
                             (("context:x=slab",), "no context has that number"),
                             (("x=slab;y=bump",),

@@ -33,16 +33,20 @@
 /* --- the rules --------------------------------------------------------------------------- */
 
 /* Reads the rules as the library does: separated by semicolons and newlines, without leading
- * blanks. */
-static void read_rules(const char *rules, struct rule_patterns *patterns) {
+ * blanks. Returns the number of rules that are not understood. */
+static size_t read_rules(const char *rules, struct rule_patterns *patterns) {
     struct cli_failure failure;
+    size_t ignored = 0;
     char *copy = cli_copy(rules), *rest = copy, *rule;
     while ((rule = strsep(&rest, ";\n"))) {
         rule += strspn(rule, " \t");
-        if (rule[0] != '\0' && strchr(rule, '=') && !rule_patterns_add(patterns, rule, &failure))
-            cli_warn("MEMCTX_RULES: %s; this rule is ignored", failure.text);
+        if (rule[0] == '\0' || !strchr(rule, '=') || rule_patterns_add(patterns, rule, &failure))
+            continue;
+        cli_warn("MEMCTX_RULES: %s; this rule is ignored", failure.text);
+        ignored++;
     }
     free(copy);
+    return ignored;
 }
 
 /* --- the objects ------------------------------------------------------------------------- */
@@ -218,8 +222,9 @@ void rule_start_resolve(const char *program, const char *library, size_t own) {
     static struct rule_patterns patterns;
     const char *rules = getenv("MEMCTX_RULES");
     unsetenv(WIRE_RANGES_VARIABLE);
-    read_rules(rules ? rules : "", &patterns);
-    if (!patterns.any)
+    /* If the only rules for the command are ignored ones, it sends the library no ranges, so that
+     * the library does not ask for memctx run. */
+    if (read_rules(rules ? rules : "", &patterns) == 0 && !patterns.any)
         return;
     struct rule_object *objects = cli_alloc(OBJECTS_MAX, sizeof *objects);
     size_t count = find_objects(objects, program, library);
