@@ -65,6 +65,17 @@ def run_sets_the_environment():
 
 
 @test
+def run_warns_of_misspelled_variables():
+    near = {"MEMCTX_DEPHT": "DEPTH", "MEMCTX_RULE": "RULES", "MEMCTX_mark": "MARKS",
+            "MEMCTX_RECORDS": "RECORD", "MEMCTX_LIBARY": "LIBRARY"}
+    others = ("MEMCTX_COLOUR_OF_THE_SKY", "MEMCTX_FILE", "MEMCTX_WHEN", "MEMCTX_DECAY_MS", "MEMCTX")
+    done = run("true", env=clean_env(**dict.fromkeys([*near, *others], "1")))
+    check_equal((done.returncode, sorted(done.stderr.splitlines())),
+                (0, sorted(f"memctx: {name} is no variable that memctx reads; did you mean "
+                           f"MEMCTX_{meant}?" for name, meant in near.items())), "warnings")
+
+
+@test
 def run_refuses_wrong_options():
     expect(2, "depth takes a value from 0 to 128; got \"129\"", "run", "--depth", "129", "true")
     expect(2, "depth takes a value from", "run", "--depth", "-1", "true")

@@ -236,6 +236,7 @@ int run_main(int argc, char **argv) {
     }
     if (!program_check(path, &failure))
         cli_die_failure(&failure);
+    settings_warn_of_misspelled();
     char *library = find_library();
     set_preload(library);
     rule_start_resolve(path, library, rules);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include <memctx/options.h>
 
@@ -76,6 +77,34 @@ const char *settings_suggest(const char *name, const char *otherwise) {
     for (size_t i = 0; i < settings_count; i++)
         nearest_offer(&nearest, cli_copy(settings_name(&settings_table[i])));
     return nearest_text(&nearest, "", otherwise);
+}
+
+#define PREFIX "MEMCTX_"
+
+/* Variables that are no settings. memctx watch sets the last four for its commands. */
+static const char *const other_variables[] = {
+    PREFIX "LIBRARY",     PREFIX "RECORD", PREFIX "RULES", PREFIX "RULE_RANGES", PREFIX "RUN_PID",
+    PREFIX "NO_CHILDREN", PREFIX "PID",    PREFIX "WHEN",  PREFIX "VALUE",       PREFIX "FILE"};
+
+void settings_warn_of_misspelled(void) {
+    const size_t prefix = strlen(PREFIX);
+    for (char **variable = environ; *variable; variable++) {
+        if (strncmp(*variable, PREFIX, prefix) != 0)
+            continue;
+        char *name = cli_format("%.*s", (int)strcspn(*variable, "="), *variable);
+        struct nearest nearest = nearest_begin(name + prefix);
+        bool known = settings_find(name + prefix) != NULL;
+        for (size_t i = 0; i < settings_count; i++)
+            nearest_offer(&nearest, settings_table[i].variable + prefix);
+        for (size_t i = 0; i < sizeof other_variables / sizeof *other_variables; i++) {
+            known = known || strcmp(name, other_variables[i]) == 0;
+            nearest_offer(&nearest, other_variables[i] + prefix);
+        }
+        const char *suggestion = known ? NULL : nearest_text(&nearest, PREFIX, NULL);
+        if (suggestion)
+            cli_warn("%s is no variable that memctx reads%s", cli_clean(name), suggestion);
+        free(name);
+    }
 }
 
 #define PERCENT_MAX 50 /* as in src/base/options.c */

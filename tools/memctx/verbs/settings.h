@@ -27,6 +27,9 @@ const struct settings_entry *settings_find(const char *name);
 /* Returns "; did you mean NAME?" for a misspelled name, or for a name with MEMCTX_; if no name is
  * near, returns `otherwise`. */
 const char *settings_suggest(const char *name, const char *otherwise);
+/* Warns of each environment variable that seems to be a misspelled setting, or a misspelled
+ * variable such as MEMCTX_RULES. */
+void settings_warn_of_misspelled(void);
 /* Returns true if the text is a valid value of the entry. */
 bool settings_accepts(const struct settings_entry *entry, const char *text);
 /* Returns the syntax of the entry's values in words; NULL: the entry's range or list of words says
