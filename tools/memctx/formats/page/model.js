@@ -163,7 +163,7 @@ const makeModel = (data) => {
     }
     return hue;
   };
-  const colourOfName = (name) => `hsl(${hueOf(name)}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
+  const colourOfName = (name) => `hsl(${hueOf(name)}, ${dark() ? "38%, 29%" : "62%, 78%"})`;
   const colourOf = (index) => colourOfName(nameOf(index));
 
   // --- earlier states ---

@@ -52,9 +52,9 @@ const boxAt = (boxes, event) => {
 
 const fadedColour = () => (dark() ? "#2a2f37" : "#e7e9ee");
 // From orange through the background's grey to blue: colours that people with red-green blindness
-// can tell apart.
+// can tell apart, and on which text has a contrast of 4.5 (WCAG AA).
 const ramp = (part) => {
   const far = Math.abs(part - 0.5) * 2;
-  const light = dark() ? 34 + 18 * far : 84 - 30 * far;
+  const light = dark() ? 32 + 4 * far : 84 - 29 * far;
   return `hsl(${part < 0.5 ? 24 : 212}, ${20 + 65 * far}%, ${light}%)`;
 };

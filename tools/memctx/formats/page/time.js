@@ -41,7 +41,7 @@ const makeTimeView = (model, page) => {
       ? style("--line")
       : !model.isMatch(band.index)
         ? fadedColour()
-        : `hsl(${(30 + b * 137.5) % 360}, ${dark() ? "38%, 36%" : "62%, 78%"})`;
+        : `hsl(${(30 + b * 137.5) % 360}, ${dark() ? "38%, 29%" : "62%, 78%"})`;
 
   // Writes a band's name at the place where the band is thickest.
   const label = (pen, band, low, high, width) => {
