@@ -4,7 +4,9 @@
 "use strict";
 (() => {
   const BANDS = 8, // rows of the table
-    SAMPLES = 3600; // greatest number of samples, as many as the server keeps
+    SAMPLES = 3600, // greatest number of samples, as many as the server keeps
+    ANSWER_MS = 120000, // longest time until an answer comes
+    QUIET_MS = 15000; // shortest time without an event after which the page connects again
   const word = location.pathname.match(/\/p\/[^/]+\/?$/);
   const base = new URL(
     word ? location.pathname.replace(/\/?$/, "/") : location.pathname,
@@ -48,6 +50,7 @@
     for (;;) {
       const sent = token,
         response = await fetch(new URL(path, base), {
+          signal: AbortSignal.timeout(ANSWER_MS),
           ...more,
           cache: "no-store",
           headers: sent ? {Authorization: `Bearer ${sent}`} : {}
@@ -491,6 +494,12 @@
         final: response.status === 404 || response.status === 400
       });
     const told = await response.json();
+    // A server that was started again numbers its moments from 1 on.
+    const times = new Map(told.moments.map(({id, ms}) => [id, ms]));
+    if (!times.size || moments.some(({id, ms}) => times.has(id) && times.get(id) !== ms)) {
+      shown = before = cursor = 0;
+      drawn = "";
+    }
     ({samples, moments} = told);
     every = told.every_ms;
     $("live").dataset.every = every;
@@ -500,17 +509,35 @@
     if (told.how && told.ended) takeEnd(JSON.parse(told.how));
     change();
   };
+  // The server sends an event after each look. If it is suspended, or the network drops everything,
+  // the connection stays open without any.
   const readEvents = async () => {
-    const response = await ask("events");
-    if (!response.ok) throw new Error(await reason(response));
-    await takeHistory(); // the figures from before the first event
-    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-    for (let text = ""; ;) {
-      const {value, done} = await reader.read();
-      if (done) return;
-      const parts = (text + value).split("\n\n");
-      text = parts.pop();
-      parts.forEach(takeEvent);
+    const ending = new AbortController(),
+      quiet = Math.max(QUIET_MS, 3 * every);
+    let timer = 0;
+    const expect = (ms) => {
+      clearTimeout(timer);
+      timer = setTimeout(
+        () => ending.abort(new Error(`nothing was heard for ${Math.round(ms / 1000)} s`)),
+        ms
+      );
+    };
+    try {
+      expect(ANSWER_MS);
+      const response = await ask("events", {signal: ending.signal});
+      if (!response.ok) throw new Error(await reason(response));
+      await takeHistory(); // the figures from before the first event
+      const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let text = ""; ;) {
+        expect(quiet);
+        const {value, done} = await reader.read();
+        if (done) return;
+        const parts = (text + value).split("\n\n");
+        text = parts.pop();
+        parts.forEach(takeEvent);
+      }
+    } finally {
+      clearTimeout(timer);
     }
   };
   const run = async () => {
