@@ -3,7 +3,7 @@
 import harness
 from browser import until
 from harness import check, check_equal, test
-from live import EVERY, growing, ready, showing
+from live import EVERY, a_later_moment, growing, ready, showing
 from serving import Server
 
 LEAST = 4.5  # the contrast of text that WCAG 2.1 asks for at level AA
@@ -105,3 +105,54 @@ def all_views_at_a_zoom_of_400_percent():
                                           ".position"), "static", f"the head at {width} pixels")
                 part = page.evaluate("document.querySelector('footer').offsetHeight / innerHeight")
                 check(part <= 0.25, f"the last line takes {part} of the window")
+
+
+def focused(page):
+    """Text of the element that has the focus."""
+    return page.evaluate("document.activeElement.textContent.split('\\n')[0].replace(/ [▲▼]/, '')")
+
+
+@test
+def keys_keep_their_place():
+    """The element that the keyboard has reached keeps the focus when new figures come, when the
+    reader takes another figure, and when a list is chosen from; Enter on a row leads to the
+    graph."""
+    with growing() as target, Server(target.runtime, target.pid, *EVERY) as server:
+        with showing(f"{server.address}p/{target.pid}/") as page:
+            ready(page)
+            click(page, "#tab-table")
+            page.focus("#table thead th:nth-child(4) button")
+            title = focused(page)
+            target.ask("grow 4")
+            a_later_moment(page)
+            check_equal(focused(page), title, "the head of a column after new figures")
+            page.keyboard.press("m")
+            check_equal(focused(page), title, "the head of a column after the key m")
+            page.keyboard.press("Enter")
+            check_equal(page.get_attribute("#table thead th:nth-child(4)", "aria-sort"),
+                        "descending", "sorted by the key Enter")
+
+            page.focus("#metric")
+            for key in ("ArrowDown", "ArrowDown", "ArrowUp"):
+                page.keyboard.press(key)
+            check_equal((page.evaluate("document.activeElement.id"), page.input_value("#metric")),
+                        ("metric", "allocs"), "a choice by keys")
+            target.ask("grow 4")
+            a_later_moment(page)
+            check_equal(page.evaluate("document.activeElement.id"), "metric",
+                        "the choice after new figures")
+
+            page.focus("#table tbody tr:nth-child(2)")
+            index = page.evaluate("document.activeElement.dataset.index")
+            page.keyboard.press("m")
+            check_equal(page.evaluate("document.activeElement.dataset.index"), index,
+                        "the row after the key m")
+            page.keyboard.press("Enter")
+            check_equal(page.evaluate("document.activeElement.id"), "graph", "after Enter on a row")
+            if page.locator("#tab-threads").count():
+                click(page, "#tab-threads")
+                page.focus("#threads tbody tr:nth-child(1)")
+                target.ask("grow 4")
+                a_later_moment(page)
+                check_equal(page.evaluate("document.activeElement.dataset.thread !== undefined"),
+                            True, "a thread's row after new figures")

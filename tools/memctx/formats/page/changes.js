@@ -51,8 +51,9 @@ const makeChangesView = (model) => {
         (from !== to || chunksFrom !== chunksTo)
         && (index >= 0 ? model.isMatch(index) : model.isTextMatch(path))
     );
-    $("changes").tBodies[0].replaceChildren(
-      ...rows.slice(0, 500).map(([index, path, from, to, chunksFrom, chunksTo]) => {
+    replaceRows(
+      $("changes").tBodies[0],
+      rows.slice(0, 500).map(([index, path, from, to, chunksFrom, chunksTo]) => {
         const row = element("tr", {tabIndex: 0});
         row.dataset.index = index;
         row.append(

@@ -159,6 +159,7 @@ const makeGraphView = (model, page) => {
     if (graph.kind !== "outward") setKind("outward");
     page.open("graph");
     zoom(context);
+    graph.canvas.focus();
   };
   const moveBy = (key) => {
     const {total, children: below, parent} = graph.tree,

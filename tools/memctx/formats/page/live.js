@@ -144,6 +144,11 @@
 
   // --- the report of a moment ---
 
+  const KNOWS_OPEN = CSS.supports("selector(:open)");
+  const listIsOpen = () =>
+    KNOWS_OPEN
+      ? document.querySelector("select:open")
+      : document.activeElement?.tagName === "SELECT";
   let report = null,
     drawn = "",
     busy = false;
@@ -171,7 +176,7 @@
       for (let address; (address = wanted()) && address !== drawn && !document.hidden;) {
         if (
           report
-          && document.activeElement?.tagName === "SELECT"
+          && listIsOpen()
           && !shown
           && new URL(address, base).searchParams.get("before") === compared
         )
@@ -209,9 +214,12 @@
       draw();
     }
   });
-  document.addEventListener("change", (event) => {
-    if (event.target.tagName === "SELECT") event.target.blur();
-  });
+  // A browser that does not know :open cannot tell an open list from a field that has the focus.
+  // There, a field loses the focus after a choice, so that new figures come again.
+  if (!KNOWS_OPEN)
+    document.addEventListener("change", (event) => {
+      if (event.target.tagName === "SELECT") event.target.blur();
+    });
 
   // --- the time axis ---
 

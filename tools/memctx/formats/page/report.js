@@ -201,6 +201,12 @@ const makeReport = (data, kept = null) => {
   // --- where the reader is, for the page with the next figures ---
 
   const boxes = () => [...document.querySelectorAll("#report .scroll, #report .map")];
+  // The place of an element without an id: the n-th of its kind in the nearest element with an id.
+  const likeIt = (within, tag) => [...$(within).querySelectorAll(tag)];
+  const placeOf = (at) => {
+    const within = at.closest("[id]").id;
+    return {within, tag: at.tagName, n: likeIt(within, at.tagName).indexOf(at)};
+  };
   const state = () => {
     const focus = document.activeElement,
       row = focus?.closest?.("tr[data-index]"),
@@ -223,7 +229,9 @@ const makeReport = (data, kept = null) => {
             ? {id: focus.id}
             : row
               ? {body: row.closest("table").id, context: contexts.id[row.dataset.index]}
-              : {map: pageMap.canvases.indexOf(focus)},
+              : focus.tagName === "CANVAS"
+                ? {map: pageMap.canvases.indexOf(focus)}
+                : placeOf(focus),
       cursor: focus === $("search") ? [focus.selectionStart, focus.selectionEnd] : null
     };
   };
@@ -234,7 +242,9 @@ const makeReport = (data, kept = null) => {
         ? $(focus.id)
         : focus.body
           ? $(focus.body).querySelector(`tr[data-index="${contexts.id.indexOf(focus.context)}"]`)
-          : pageMap.canvases[focus.map];
+          : focus.within
+            ? likeIt(focus.within, focus.tag)[focus.n]
+            : pageMap.canvases[focus.map];
     at?.focus({preventScroll: true});
     if (cursor) $("search").setSelectionRange(...cursor);
   };

@@ -21,7 +21,7 @@ const makeTableView = (model) => {
       );
       head.append(cell);
     }
-    $("table").tHead.replaceChildren(head);
+    replaceRows($("table").tHead, [head]);
     const list = [];
     for (let i = 0; i < model.count; i++) {
       const any = model.ofThread
@@ -51,7 +51,7 @@ const makeTableView = (model) => {
       for (const one of METRICS) row.append(element("td", {textContent: one.unit(one.of(index))}));
       return row;
     });
-    $("table").tBodies[0].replaceChildren(...rows);
+    replaceRows($("table").tBodies[0], rows);
     $("table-count").textContent =
       `${numberText(rows.length)} of ${numberText(list.length)} contexts`;
     $("table-more").hidden = rows.length === list.length;

@@ -17,8 +17,9 @@ const makeThreadsView = (model, page) => {
       )
     );
     const order = list.map((_, k) => k).sort((a, b) => sums[b][0] - sums[a][0] || a - b);
-    $("threads").tBodies[0].replaceChildren(
-      ...order.map((k) => {
+    replaceRows(
+      $("threads").tBodies[0],
+      order.map((k) => {
         const fill = element("div", {className: "fill"}),
           row = element("tr", {tabIndex: 0});
         fill.style.width = (100 * Math.max(0, sums[k][0])) / most + "%";

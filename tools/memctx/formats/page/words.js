@@ -38,3 +38,16 @@ const element = (tag, properties, ...children) => {
   made.append(...children);
   return made;
 };
+// Replaces the rows of a part of a table. The row with the keyboard's focus passes the focus on to
+// the row that takes its place.
+const replaceRows = (part, rows) => {
+  const old = document.activeElement?.closest?.("tr"),
+    place = [...part.rows].indexOf(old),
+    key = document.activeElement?.dataset.sort,
+    index = old?.dataset.index;
+  part.replaceChildren(...rows);
+  if (place < 0) return;
+  const next = rows.find((row) => index && row.dataset.index === index) || rows[place];
+  const at = key ? next?.querySelector(`[data-sort="${key}"]`) : next;
+  at?.focus({preventScroll: true});
+};
