@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """memctx push and servers that refuse, do not answer, or give answers that are not whole."""
+import base64
 import calendar
 import contextlib
 import json
@@ -273,3 +274,34 @@ def a_server_that_does_not_answer_holds_no_end_up():
                                      "memctx: 1 request not sent; the server did not answer in "
                                      "time\n"), "end")
         check(time.monotonic() - began < 4.5, "it waited for the server")
+
+
+@test
+def a_password_in_the_url_is_told_to_nobody():
+    """The server gets the user's name and password from the URL. No message has them, and the
+    command line only until push has read it."""
+    secret = "name:s3cret-word"
+    hidden = re.compile(r"s3cret|name:")
+    with served() as target, sink() as (url, got):
+        url = url.replace("//", f"//{secret}@")
+        with running(target, target.pid, "--pyroscope", url, "--every", "200ms") as process:
+            wait_until(lambda: got, "a profile")
+            with open(f"/proc/{process.pid}/cmdline", encoding="utf-8") as file:
+                words = file.read()
+            ended(process)
+        check("http://" in words and not hidden.search(words), f"command line: {words!r}")
+        check_equal(got[0][2]["Authorization"],
+                    "Basic " + base64.b64encode(secret.encode()).decode(), "authorization")
+        for server in (f"http://{secret}@[::1:80", f"ftp://{secret}@x", f"http://{secret} @x",
+                       f"http://{secret}/@x:y", f"http://{secret}@127.0.0.1:{free_port()}"):
+            done = push(target, target.pid, "--once", "--parca", server)
+            check(done.returncode in (1, 2), f"{server}: {done}")
+            check(not hidden.search(done.stdout + done.stderr), f"{server}: {done.stderr}")
+        with tempfile.TemporaryDirectory(prefix="mctx-", dir="/tmp") as where:
+            path = os.path.join(where, "agent.toml")
+            with open(path, "w", encoding="ascii") as file:
+                file.write(f'[push]\nparca = "http://{secret}@x:7070"\n')
+            for words in ((), ("--json",)):
+                done = run_cli("agent", "--check", "--config", path, *words)
+                check(done.returncode == 0 and "http://***@x:7070" in done.stdout, f"{done}")
+                check(not hidden.search(done.stdout + done.stderr), f"{done}")

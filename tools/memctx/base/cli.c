@@ -125,6 +125,11 @@ char *cli_format(const char *format, ...) {
     return text;
 }
 
+char *cli_hide_password(const char *text) {
+    const char *scheme = strstr(text, "://"), *at = scheme ? strrchr(scheme, '@') : NULL;
+    return at ? cli_format("%.*s***%s", (int)(scheme + 3 - text), text, at) : cli_copy(text);
+}
+
 char *cli_quote(const char *word) {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:@%+=-";

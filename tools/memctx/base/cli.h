@@ -88,6 +88,9 @@ char *cli_format(const char *format, ...) CLI_PRINTF(1, 2);
 /* Returns a word as a user writes it in a shell: in quotes, if the shell would change it. The
  * caller frees it. */
 char *cli_quote(const char *word);
+/* Returns a copy. If the text is a URL with a user's name and password, the copy has *** in their
+ * place. */
+char *cli_hide_password(const char *text);
 
 /* Replaces control characters, which a terminal would obey, by '?'. Finds control characters above
  * U+007F in UTF-8 only. Returns `text`. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* agent.c - `memctx agent`: serve, watch and push for all processes of a machine, from one file. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "agent/supervisor.h"
@@ -33,13 +34,19 @@ static void print_word(const char *word) {
     putchar('\'');
 }
 
+static void print_shown(const char *word) {
+    char *shown = cli_hide_password(word);
+    print_word(shown);
+    free(shown);
+}
+
 /* Prints the command line of each part. */
 static void print_parts(const struct config *config, const char *path, bool as_json) {
     struct json_writer json = {.file = stdout};
     for (size_t i = 0; i < config->count && !as_json; i++) {
         printf("%s: memctx", config->parts[i].name);
         for (size_t k = 0; k < config->parts[i].word_count; k++)
-            print_word(config->parts[i].words[k]);
+            print_shown(config->parts[i].words[k]);
         putchar('\n');
     }
     if (!as_json)
@@ -55,8 +62,11 @@ static void print_parts(const struct config *config, const char *path, bool as_j
         json_put_text(&json, "name", part->name);
         json_put_integer(&json, "line", part->line);
         json_put_open(&json, "words", '[');
-        for (size_t k = 0; k < part->word_count; k++)
-            json_put_text(&json, NULL, part->words[k]);
+        for (size_t k = 0; k < part->word_count; k++) {
+            char *shown = cli_hide_password(part->words[k]);
+            json_put_text(&json, NULL, shown);
+            free(shown);
+        }
         json_put_close(&json, ']');
         json_put_close(&json, '}');
     }

@@ -51,20 +51,30 @@ static const struct option options_list[] = {
     {"json", no_argument, NULL, OPTION_JSON},
     CLI_COMMON_OPTIONS};
 
+/* Overwrites the name and the password in a URL of the command line, which every user may read. */
+static void wipe_password(char *url) {
+    char *scheme = strstr(url, "://"), *at = scheme ? strrchr(scheme, '@') : NULL;
+    if (at)
+        memset(scheme + 3, '*', (size_t)(at - scheme - 3));
+}
+
 /* Sets the server. The URL is kept without slashes at its end. */
 static void set_server(struct engine_server *server, enum engine engine, const char *option,
-                       const char *word) {
+                       char *word) {
     bool plain = strncasecmp(word, "http://", 7) == 0;
+    char *shown = cli_hide_password(word);
     if (server->engine != ENGINE_NONE)
         cli_usage(
             "push takes one of --pyroscope, --parca, --otlp and --pushgateway, and takes it once");
     if ((!plain && strncasecmp(word, "https://", 8) != 0) || word[plain ? 7 : 8] == '\0')
-        cli_usage("%s takes a URL that begins with http:// or https://; got \"%s\"", option, word);
+        cli_usage("%s takes a URL that begins with http:// or https://; got \"%s\"", option, shown);
     if (strpbrk(word, "?# \t\n"))
-        cli_usage("%s takes the URL of a server, without a query; got \"%s\"", option, word);
+        cli_usage("%s takes the URL of a server, without a query; got \"%s\"", option, shown);
     char *url = cli_copy(word);
     for (size_t length = strlen(url); url[length - 1] == '/'; length--)
         url[length - 1] = '\0';
+    wipe_password(word);
+    free(shown);
     server->engine = engine;
     server->url = url;
 }
@@ -90,7 +100,7 @@ static void check_tls(const struct push_options *options) {
         cli_usage("--cert and --key need each other; give both");
     if ((tls->ca_file || tls->key) && strncasecmp(options->server.url, "https://", 8) != 0)
         cli_usage("%s needs a URL that begins with https://; got \"%s\"",
-                  tls->ca_file ? "--ca-file" : "--cert", options->server.url);
+                  tls->ca_file ? "--ca-file" : "--cert", cli_hide_password(options->server.url));
     if (tls->ca_file)
         serving_check_pem("--ca-file", tls->ca_file, false);
     if (tls->key) {
@@ -156,7 +166,7 @@ int push_main(int argc, char **argv) {
         cli_die_failure(&failure);
     const char *mistake = post_find_mistake(server->url);
     if (mistake)
-        cli_usage("the URL %s cannot be used; %s", server->url, mistake);
+        cli_usage("the URL %s cannot be used; %s", cli_hide_password(server->url), mistake);
     if (only_check)
         return CLI_DONE;
     if (gethostname(server->host, sizeof server->host - 1) != 0 || server->host[0] == '\0')
