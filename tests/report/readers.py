@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The pages for readers with weak eyes or without a mouse: contrast, zoom and focus."""
-import harness
 from browser import until
 from harness import check, check_equal, test
-from live import EVERY, a_later_moment, growing, ready, showing
+from live import EVERY, a_later_moment, click, growing, ready, showing
 from serving import Server
 
 LEAST = 4.5  # the contrast of text that WCAG 2.1 asks for at level AA
@@ -53,12 +52,6 @@ PICTURES = "() => {" + COLOURS + """
 }"""
 
 TABS = "[...document.querySelectorAll('[role=tab]')].map((one) => one.id)"
-
-
-def click(page, what):
-    """Clicks at once. Playwright would wait until the element stays for a while, which it may not do
-    on a busy machine, because new figures replace it."""
-    page.evaluate(f"document.querySelector('{what}').click()")
 
 
 @test
