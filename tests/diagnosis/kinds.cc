@@ -17,6 +17,8 @@
 //     shapes       are cloned, and freed without their members
 //     requests     that fail free nothing
 //     expressions  are compiled for each request
+//     audits       have a tree of parts, which another function makes
+//     refusals     are kept by a function that the compiler divided in two
 //
 // Each prints "look" and waits for a line: the healthy ones eight times, the others for ever.
 #include "looks.h"
@@ -310,6 +312,66 @@ static void expressions() {
     }
 }
 
+// An audit is a tree of 1 + 4 + 16 nodes and 21 texts.
+struct Part {
+    std::string text;
+    std::vector<std::unique_ptr<Part>> parts;
+};
+
+KEEP static std::unique_ptr<Part> part_make(int depth) {
+    auto part = std::make_unique<Part>();
+    part->text = std::string(60 + below(30), 'p');
+    part->parts.reserve(4);
+    for (int i = 0; i < 4 && depth > 0; i++)
+        part->parts.push_back(part_make(depth - 1));
+    return part;
+}
+
+struct Audit {
+    std::unique_ptr<Part> root;
+    int number;
+};
+
+KEEP static void audit_note(std::vector<Audit *> &audits, int number) {
+    audits.push_back(new Audit{part_make(2), number});
+}
+
+static void audits() {
+    std::vector<Audit *> audits;
+    audits.reserve(1 << 20);
+    for (;; look()) {
+        for (int i = 0; i < 200; i++)
+            audit_note(audits, i);
+        work();
+    }
+}
+
+static int refused;
+static volatile bool refusing = true;
+
+__attribute__((cold, noinline)) static void refusal_count(int number) {
+    refused += number;
+}
+
+// A call of a cold function makes the block around it cold, too: the compiler moves this block to a
+// function of its own, "order_refuse [clone .cold]".
+KEEP static void order_refuse(char **refusals, int number) {
+    refusals[0] = static_cast<char *>(malloc(120));
+    if (refusing) {
+        refusal_count(number);
+        refusals[1] = static_cast<char *>(malloc(90));
+    }
+}
+
+static void refusals() {
+    static char *kept[4000];
+    for (;; look()) {
+        for (int i = 0; i < 2000; i++)
+            order_refuse(&kept[2 * i], i);
+        work();
+    }
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -326,7 +388,9 @@ int main(int argc, char **argv) {
                  {"locals", locals},
                  {"shapes", shapes},
                  {"requests", requests},
-                 {"expressions", expressions}};
+                 {"expressions", expressions},
+                 {"audits", audits},
+                 {"refusals", refusals}};
     for (const auto &one : cases)
         if (argc == 2 && strcmp(argv[1], one.name) == 0) {
             one.run();

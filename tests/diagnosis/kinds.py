@@ -35,6 +35,8 @@ FAULTY = {  # case -> (function to blame, chunks that it leaks for each look; No
     "shapes": ("clone", 6000),
     "requests": ("request_handle", 1000),
     "expressions": ("agent_matches", None),
+    "audits": ("audit_note", 200 * (1 + 21 + 21 + 21)),
+    "refusals": ("order_refuse", 4000),
 }
 
 
@@ -54,6 +56,15 @@ def blame(case, function, chunks):
 
 for faulty_case, (culprit, leaked) in FAULTY.items():
     blame(faulty_case, culprit, leaked)
+
+
+@test
+def kinds_function_that_the_compiler_divided():
+    """A function and the part of it that the compiler moved elsewhere are one function."""
+    with runtime_dir() as directory, kinds(directory, "refusals") as target:
+        found = found_at(target, 5)
+    severe = [one for one in found["findings"] if one["severity"] in ALARMING]
+    check_equal([one["function"].split(",")[0] for one in severe], ["order_refuse"], "alarms")
 
 
 HOLDERS = {  # case -> (function that holds most, its chunks)

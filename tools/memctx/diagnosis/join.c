@@ -11,6 +11,8 @@
 #define NEARLY_ALL_PER_CENT 90
 #define SMALL_SHARE 64 /* functions with less than 1/SMALL_SHARE of the sum are not searched */
 #define MULTIPLE_MOST 8
+#define OWNED_SHARE 32 /* a multiple of the objects' number may be off by this share of it */
+#define OWNED_MOST 8   /* so many suspects are looked at: the largest */
 
 /* --- the search ------------------------------------------------------------------------------ */
 
@@ -212,25 +214,45 @@ static bool are_nearly_equal(int64_t a, int64_t b) {
     return less > 0 && more - less <= more / 50;
 }
 
+/* True if each of `owners` objects may own equally many of the chunks of a suspect. An object that
+ * is being made at the moment of a look has fewer. */
+static bool may_own(int64_t owners, int64_t chunks) {
+    int64_t times = owners > 0 ? (chunks + owners / 2) / owners : 0, off = chunks - times * owners;
+    return are_nearly_equal(owners, chunks) ||
+           (times > 1 && (off < 0 ? -off : off) <= owners / OWNED_SHARE);
+}
+
+/* Sets owners[i] for the suspects without a cause that may own the chunks of one of the largest
+ * suspects of `inside`. Returns their number. */
+static size_t find_candidates(const struct join_tree *tree, const struct blame *blame,
+                              const uint32_t *causes, const bool *inside, bool *owners) {
+    int64_t chunks[OWNED_MOST];
+    size_t owned = 0, count = 0;
+    for (size_t i = 0; i < blame->count && owned < OWNED_MOST; i++)
+        if (inside[i])
+            chunks[owned++] = count_chunks(tree, &blame->suspects[i]);
+    for (size_t i = 0; i < blame->count; i++) {
+        if (inside[i] || causes[i] != 0)
+            continue;
+        int64_t own = count_chunks(tree, &blame->suspects[i]);
+        for (size_t k = 0; k < owned && !owners[i]; k++)
+            owners[i] = may_own(own, chunks[k]);
+        count += owners[i];
+    }
+    return count;
+}
+
 /* `inside` has the suspects with the cause `cause`. An object may own several of their chunks, and
- * be small itself. Looks for suspects with about as many chunks as the largest suspect of `inside`,
- * which a caller of `cause` allocates directly. Returns that caller's node; returns `cause` if
- * there is none. A library may allocate the parts of an object in many functions, such as a
- * statement of sqlite in its parser. So of callers in the library of `cause` the outermost counts.
- */
+ * be small itself. Looks for suspects that a caller of `cause` allocates directly, and that have as
+ * many chunks as a suspect of `inside`, or a whole part of its number. Returns that caller's node;
+ * returns `cause` if there is none. A library may allocate the parts of an object in many
+ * functions, such as a statement of sqlite in its parser. So of callers in the library of `cause`
+ * the outermost counts. */
 static uint32_t find_owner(const struct join_tree *tree, uint32_t cause, uint32_t root,
                            const struct blame *blame, const uint32_t *causes, const bool *inside) {
     bool *owners = cli_alloc(blame->count, sizeof *owners);
     bool *direct = cli_alloc(blame->count, sizeof *direct);
-    size_t largest = 0, candidates = 0;
-    while (!inside[largest])
-        largest++;
-    int64_t chunks = count_chunks(tree, &blame->suspects[largest]);
-    for (size_t i = 0; i < blame->count; i++) {
-        owners[i] = !inside[i] && causes[i] == 0 &&
-                    are_nearly_equal(chunks, count_chunks(tree, &blame->suspects[i]));
-        candidates += owners[i];
-    }
+    size_t candidates = find_candidates(tree, blame, causes, inside, owners);
     uint32_t found = cause;
     for (uint32_t at = cause; at != root && candidates > 0;) {
         at = tree->nodes[at].parent;

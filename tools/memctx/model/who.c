@@ -84,14 +84,29 @@ uint64_t who_key(const struct model *model, struct who_step step) {
     return who_function_key(model->contexts[step.context].frame, step.function);
 }
 
+/* True at the end of a function's own name: the compiler may move a part of a function elsewhere,
+ * or make a copy of it, and names this "f.cold", "f.part.0" or, with parameters, "f() [clone
+ * .cold]".
+ */
+static bool is_clone_suffix(const char *text) {
+    static const char *const suffixes[] = {" [clone .", ".cold",       ".part.",
+                                           ".isra.",    ".constprop.", ".lto_priv."};
+    if (*text != ' ' && *text != '.')
+        return false;
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++)
+        if (strncmp(text, suffixes[i], strlen(suffixes[i])) == 0)
+            return true;
+    return false;
+}
+
 uint64_t who_function_key(const struct model_frame *frame, uint32_t function) {
     const struct model_names *names = frame->kind == WIRE_KIND_PATH ? frame->names : NULL;
     const char *name = names && function < names->count ? names->functions[function].name : NULL;
     uint64_t hash = folding_mix(4, frame->module);
     if (!name)
         return folding_function_key(frame);
-    for (; *name != '\0'; name++)
-        hash = folding_mix(hash, (unsigned char)*name);
+    for (const char *at = name; *at != '\0' && (at == name || !is_clone_suffix(at)); at++)
+        hash = folding_mix(hash, (unsigned char)*at);
     return hash;
 }
 
