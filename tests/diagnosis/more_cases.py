@@ -198,6 +198,19 @@ def an_array_that_fills():
     check(told and 1 < float(told[1]) < 250 and float(told[2]) > 0, first["evidence"])
 
 
+@test
+@in_tries  # on a busy machine the arena may take no chunk or two chunks while doctor watches
+def an_arena_that_fills():
+    """--watch tells of an arena that takes one more chunk meanwhile."""
+    with runtime_dir() as directory, more_c(directory, "arena") as target:
+        first = watched(target)["findings"][0]
+    check_equal((first["id"], first["severity"]), ("growth", "info"), f"{first}")
+    check_equal(first["function"].split(",")[0], "arena_fill", "who")
+    told = re.fullmatch(r"since the first look ([0-9.]+) MiB more of 3 chunks, 14.0 MiB in all, "
+                        r"became resident", first["evidence"])
+    check(told and 1 < float(told[1]) < 14, first["evidence"])
+
+
 def check_no_alarm(found):
     alarms = [(finding["id"], finding["evidence"])
               for finding in found["findings"] if finding["severity"] in ALARMING]

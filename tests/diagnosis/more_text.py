@@ -22,7 +22,7 @@ def check_told(target, kind, fix, following):
     check(re.search(r"^\n1\. (warning|critical): growth of memory", text, re.M), text)
     for label, says in (("since", r"^at least [0-9.]+ s ago$"), ("who", None),
                         ("why", "^The program, its libraries"), ("fix", fix),
-                        ("now", "^memctx cannot return memory that is not from malloc$"),
+                        ("now", "^no command returns memory that is not from malloc$"),
                         ("sure", "^likely: it grew while memctx watched"), ("next", following)):
         said = labelled(text, 1, label)
         check(bool(re.search(says, said or "")) if says else said is None,

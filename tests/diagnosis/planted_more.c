@@ -152,6 +152,24 @@ APART static void array_fill(int number) {
         memset(array + (size_t)number * STEP_BYTES, 'a', STEP_BYTES);
 }
 
+/* An arena. Its chunks have 2, 4, 8 MiB and so on: two at first, the third one at step 60. */
+APART static void arena_fill(int number) {
+    static char *chunk;
+    static size_t used, size = 1 << 20;
+    size_t step = number == 0 ? (6 << 20) - 60 * (STEP_BYTES / 8) : STEP_BYTES / 8;
+    while (step > 0) {
+        if (!chunk || used == size) {
+            size *= 2;
+            chunk = malloc(size);
+            used = 0;
+        }
+        size_t part = step < size - used ? step : size - used;
+        memset(chunk + used, 'a', part);
+        used += part;
+        step -= part;
+    }
+}
+
 /* The heap of a garbage collector: it fills and is emptied, again and again. */
 static void collector(int number) {
     static char *places[100];
@@ -247,6 +265,10 @@ static void handed_back(void) {
 static void array(void) {
     array_fill(0);
     go_on(array_fill);
+}
+
+static void arena(void) {
+    go_on(arena_fill);
 }
 
 static void collects(void) {
@@ -500,6 +522,7 @@ int main(int argc, char **argv) {
         {"sectors", sectors},
         {"buffers", buffers},
         {"array", array},
+        {"arena", arena},
         {"private-buffers", private_buffers},
         {"runtime", runtime},
     };

@@ -6,10 +6,13 @@
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
-/* Returns how many bytes of a path's chunks, whose mean size is 1 MiB or more, became resident
- * since the first look. Returns 0 for all other paths, and if this growth cannot be judged. Sets
- * *left_s to the time after which the chunks are full at this rate, or to 0 if the rate is not
- * steady. `x` and `values` have room for all samples. */
+#define LARGE_BYTES (256 * 1024)
+
+/* Returns how many bytes of a path's chunks, whose mean size is 256 KiB or more, became resident
+ * since the first look. The path may have got further chunks since then, as an arena does, which
+ * asks too seldom for growth to be found. Returns 0 for all other paths, and if this growth cannot
+ * be judged. Sets *left_s to the time after which the chunks are full at this rate, or to 0 if the
+ * rate is not steady. `x` and `values` have room for all samples. */
 static int64_t filled_bytes(const struct look *look, size_t number, double *x, int64_t *values,
                             double *left_s) {
     const struct samples *samples = look->input->samples;
@@ -21,12 +24,12 @@ static int64_t filled_bytes(const struct look *look, size_t number, double *x, i
         const struct sample_row *row = &sample->rows[number];
         if (!sample->has_resident)
             continue;
-        if (row->live_chunks != now.live_chunks || row->requested_bytes > now.requested_bytes)
+        if (row->live_chunks > now.live_chunks || row->requested_bytes > now.requested_bytes)
             return 0;
         x[count] = sample->uptime_s;
         values[count++] = row->resident_bytes;
     }
-    if (count < 4 || now.live_chunks < 1 || now.requested_bytes / now.live_chunks < MIB ||
+    if (count < 4 || now.live_chunks < 1 || now.requested_bytes / now.live_chunks < LARGE_BYTES ||
         trend_of(values, count).kind == TREND_NONE || trend_slows(x, values, count))
         return 0;
     struct trend_line line = trend_line(x, values, count);
@@ -69,8 +72,10 @@ void look_filling(struct look *look, const struct rule *rule, const bool *taken)
                              " chunks, %s in all, became resident",
                              look_bytes(suspect->figure), chunks, look_bytes(asked));
         finding->why = "Chunks take no more memory than their size. But an array that is full is "
-                       "often copied into a larger one.";
-        finding->advice = "If the program adds to an array, find out what limits its length.";
+                       "often copied into a larger one, and an arena that is full takes a further "
+                       "chunk.";
+        finding->advice = "If the program adds to an array or takes memory from an arena, find out "
+                          "what limits the length, or when the arena is freed.";
         finding->sure = *full != '\0' ? "certain for the resident bytes; the time is an estimate"
                                       : "certain for the resident bytes";
         finding->action = look_closer(look, "dump", " --flat", finding);

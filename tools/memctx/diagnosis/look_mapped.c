@@ -484,7 +484,7 @@ static void tell_growth(struct look *look, const struct rule *rule, enum model_p
                                   mapped_kinds[kind].name);
     finding->sure = how_sure(look, kind, most.place, growth);
     finding->overshadows = kind != MODEL_PLACE_FILE;
-    finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
+    finding->now_effect = cli_copy("no command returns memory that is not from malloc");
     free(time);
     if (kind == MODEL_PLACE_ANONYMOUS || is_java_heap(most.place))
         look_mapped_by_runtime(model, finding);

@@ -331,7 +331,7 @@ static void tell(struct look *look, const struct rule *rule, enum marked_kind ki
     if (group.largest && look_may_act(look->model))
         finding->action = cli_format("grep '^0*%" PRIx64 "-' /proc/%" PRId64 "/maps",
                                      group.largest->start, look->model->pid);
-    finding->now_effect = cli_copy("memctx cannot return memory that is not from malloc");
+    finding->now_effect = cli_copy("no command returns memory that is not from malloc");
     finding->overshadows = kind != MARKED_FILES;
     tell_since(look, finding, kind, growth);
     if (kind == MARKED_PRIVATE && group.kind == MODEL_PLACE_ANONYMOUS)
