@@ -225,7 +225,7 @@ $(out)/model/%.o: %.c $(out)/flags | deps-build
 	    $(CFLAGS) $(lib_last) -MMD -MP -c $< -o $@
 
 $(out)/unit/tools/%.o $(addprefix $(out)/unit/tests/unit/,live_rates.o limits.o model.o moments.o \
-    samples.o jobs.o mappings.o subtract.o text_file.o watch.o wrappers.o): \
+    samples.o jobs.o mappings.o residency.o subtract.o text_file.o watch.o wrappers.o): \
     private lib_flags += -Itools/memctx
 $(out)/lib/src/api/forward.o: private lib_flags += -fsemantic-interposition -foptimize-sibling-calls
 $(out)/unit/tests/unit/shapes.o $(addprefix $(out)/lib/src/api/,forward.o free.o): \

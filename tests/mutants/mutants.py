@@ -7,6 +7,8 @@ HUGE_CACHE = "src/segment/huge_cache.c"
 TREE = "src/context/tree.c"
 IDS = "src/context/tree_ids.c"
 V8 = "src/path/v8.c"
+MAPPINGS = "tools/memctx/target/mappings.c"
+RESIDENCY = "tools/memctx/target/residency.c"
 UNIT = "scripts/memctx-agent.service.in"
 EXAMPLE = "examples/agent/agent.toml"
 
@@ -518,15 +520,44 @@ MUTANTS = {
         "src/segment/segment.c", "    if (child && !lock_is_mine(&global.lock))\n",
         "    if (child)\n", ["unit:segment/a_child_forked_under_the_lock_changes_no_list"]),
     "each-mapping-pauses": (
-        "tools/memctx/target/residency.c", "    if (thread_time_ns() - paused_ns < PAUSE_AFTER_NS)",
+        RESIDENCY, "    if (thread_time_ns() - paused_ns < PAUSE_AFTER_NS)",
         "    if (thread_time_ns() < PAUSE_AFTER_NS)",
-        ["unit:mappings/many_small_mappings_need_few_pauses"]),
+        ["unit:residency/many_small_mappings_need_few_pauses"]),
     "guard-pages-are-swapped": (
-        "tools/memctx/target/residency.c", "(word & (WORD_SWAPPED | WORD_GUARD)) == WORD_SWAPPED",
-        "word & WORD_SWAPPED", ["unit:mappings/guard_pages_are_not_swapped"]),
+        RESIDENCY, "(word & (WORD_SWAPPED | WORD_GUARD)) == WORD_SWAPPED",
+        "word & WORD_SWAPPED", ["unit:residency/guard_pages_are_not_swapped"]),
     "a-pool-in-a-memfd-is-resident": (
-        "tools/memctx/target/mappings.c", "    return on_device || ", "    return ",
+        MAPPINGS, "    return on_device || ", "    return ",
         ["unit:mappings/memory_of_a_pool_is_not_resident"]),
+    "a-look-never-pauses": (
+        RESIDENCY, "    if (thread_time_ns() - paused_ns < PAUSE_AFTER_NS)", "    if (true)",
+        ["unit:residency/many_small_mappings_need_few_pauses"]),
+    "one-call-looks-at-all-pages": (
+        RESIDENCY, ".max_pages = SCAN_PAGES};", "};",
+        ["unit:residency/one_call_looks_at_few_pages"]),
+    "an-interrupted-look-ends": (
+        RESIDENCY, "        if (found < 0 && errno == EINTR)\n            continue;\n", "",
+        ["unit:residency/one_call_looks_at_few_pages"]),
+    "scans-need-guard-pages": (
+        RESIDENCY, "    if (!residency->scans)\n        residency->scans = ",
+        "    if (false)\n        residency->scans = ",
+        ["unit:residency/kernels_that_do_not_tell_guard_pages_are_scanned"]),
+    "zeros-are-resident": (
+        RESIDENCY, "    else if (!(region->categories & SCAN_ZERO))", "    else",
+        ["unit:residency/pages_of_zeros_are_not_resident"]),
+    "a-bss-begins-anywhere": (
+        MAPPINGS, "case BSS_KNOWN: return first != mapping->start ? 0 : end <",
+        "case BSS_KNOWN: return end <",
+        ["unit:mappings/only_the_end_of_the_data_has_a_bss_behind_it"]),
+    "any-guard-marks-a-stack": (
+        MAPPINGS, "        before->end - before->start == GUARD_BYTES &&\n", "",
+        ["unit:mappings/memory_behind_another_guard_is_no_stack"]),
+    "the-peak-is-of-address-space": (
+        MAPPINGS, "VmHWM: %lld kB", "VmPeak: %lld kB",
+        ["unit:mappings/the_kernels_own_figures_are_read"]),
+    "an-elf-file-has-any-number-of-headers": (
+        "tools/memctx/target/bss.c", " || file.e_phnum > HEADERS_MAX)", ")",
+        ["unit:mappings/odd_elf_files_have_no_known_bss"]),
     "our-thread-hurries": (
         "src/os/thread.c", "    if (slack_ns >= 0 && slack_ns < ORDINARY_SLACK_NS)",
         "    if (slack_ns < 0)", ["control:a-real-time-thread-starts-an-ordinary-one"]),
