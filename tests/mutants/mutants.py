@@ -516,6 +516,20 @@ MUTANTS = {
     "a-child-loses-what-a-purge-took": (
         "src/segment/segment.c", "        segment_purges_fork_child(whole);", "        (void)0;",
         ["unit:segment/a_forked_child_frees_what_a_purge_had_taken"]),
+    "a-purge-forgets-its-thread": (
+        "src/segment/purge.c", ".thread = lock_self()};", ".thread = 0};",
+        ["unit:segment/a_purge_interrupted_by_a_fork_goes_on_in_the_child"]),
+    "a-child-takes-purged-slices-for-zero": (
+        "src/segment/purge.c", "segment_return_slices(purge->segment, k, end - k, true);",
+        "segment_return_slices(purge->segment, k, end - k, false);",
+        ["unit:segment/a_forked_child_takes_no_slice_with_content_for_zero"]),
+    "padding-before-a-mapping-stays": (
+        "src/os/memory.c", "    if (aligned > start)\n"
+                           "        os_unmap(start, (size_t)(aligned - start));\n", "",
+        ["unit:memory/aligned_mappings_leave_no_padding"]),
+    "padding-behind-a-mapping-stays": (
+        "src/os/memory.c", "    if (behind)\n        os_unmap(aligned + bytes, behind);",
+        "    (void)behind;", ["unit:memory/aligned_mappings_leave_no_padding"]),
     "a-child-frees-under-its-own-lock": (
         "src/segment/segment.c", "    if (child && !lock_is_mine(&global.lock))\n",
         "    if (child)\n", ["unit:segment/a_child_forked_under_the_lock_changes_no_list"]),
@@ -985,6 +999,10 @@ MUTANTS = {
     "replays-believe-the-stack": (
         "src/context/replay.c", "                       : all_hold(stack, stay)))\n",
         "                       : true))\n", ["tables:trees-below-two-callers"]),
+    "replays-take-an-unmoved-stack-unread": (
+        "src/context/replay.c", " == last->address &&\n"
+                                "        all_hold(stack, (int)stack->count - 1))",
+        " == last->address)", ["tables:trees-below-two-callers"]),
     "replays-need-no-room": (
         "src/context/replay.c", "        if (UNLIKELY(!has_room(stack, stay, change)) ||",
         "        if (0 ||",

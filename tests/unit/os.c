@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/os: mappings, locks, the library's own memory. */
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -99,6 +99,25 @@ Test(memory, a_refusal_is_null) {
     cr_assert_null(os_map_aligned((size_t)1 << 62, 1 << 22));
 }
 
+/* Returns the size of this process's address space in OS pages, and maps no memory. */
+static long mapped_pages(void) {
+    char text[64] = "";
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    cr_assert(read(fd, text, sizeof text - 1) > 0);
+    close(fd);
+    return strtol(text, NULL, 10);
+}
+
+/* The padding in front of aligned memory and behind it is unmapped. */
+Test(memory, aligned_mappings_leave_no_padding) {
+    enum { MAPPINGS = 8 };
+    size_t bytes = 1 << 20, alignment = 4 << 20;
+    long before = mapped_pages();
+    for (int i = 0; i < MAPPINGS; i++)
+        cr_assert_eq((uintptr_t)os_map_aligned(bytes, alignment) % alignment, 0);
+    cr_assert_eq(mapped_pages() - before, (long)(MAPPINGS * bytes / OS_PAGE_BYTES));
+}
+
 /* The address space has room for the mapping, but not for the padding that aligns it. */
 Test(memory, aligned_mapping_without_room_for_padding) {
     size_t bytes = 4 << 20;
@@ -109,12 +128,9 @@ Test(memory, aligned_mapping_without_room_for_padding) {
     }
     struct rlimit before, tight;
     cr_assert_eq(getrlimit(RLIMIT_AS, &before), 0);
-    FILE *statm = fopen("/proc/self/statm", "r");
-    unsigned long pages = 0;
-    cr_assert_eq(fscanf(statm, "%lu", &pages), 1);
-    fclose(statm);
+    rlim_t mapped = (rlim_t)mapped_pages() * OS_PAGE_BYTES;
     os_unmap(start, bytes);
-    tight = (struct rlimit){pages * OS_PAGE_BYTES + (64 << 10), before.rlim_max};
+    tight = (struct rlimit){mapped + (64 << 10), before.rlim_max};
     cr_assert_eq(setrlimit(RLIMIT_AS, &tight), 0);
     char *aligned = os_map_aligned(bytes, bytes);
     char *second = os_map_aligned(bytes, bytes);

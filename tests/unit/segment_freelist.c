@@ -2,6 +2,7 @@
 /* Tests of src/segment: the bound of the freelist, and the freed spans that a thread keeps. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -217,7 +218,8 @@ static void *purge_again_and_again(void *nothing) {
     return nothing;
 }
 
-/* A child that is forked while another thread purges frees the slices that the purge had taken. */
+/* A child that is forked while another thread purges frees the slices that the purge had taken.
+ * Some of them still hold what the parent's pages held. */
 Test(segment, a_forked_child_frees_what_a_purge_had_taken) {
     enum { FORKS = 300 };
     pthread_t thread;
@@ -265,6 +267,111 @@ Test(segment, a_child_forked_under_the_lock_changes_no_list) {
     }
     store_release(&stop, 1);
     pthread_join(thread, NULL);
+}
+
+/* Tells by *found that a free slice that does not count as dirty holds a byte of a page. New chunks
+ * there would count as zero. */
+static bool find_written(struct segment *segment, bool huge, void *found) {
+    const struct segment_state *state = &segment->state;
+    for (unsigned i = 0; !huge && i < SEGMENT_SLICES; i++) {
+        uint64_t bit = 1UL << i % 64;
+        const char *slice = (const char *)segment + i * SLICE_BYTES;
+        for (size_t at = 0; at < SLICE_BYTES; at += OS_PAGE_BYTES)
+            if (state->free[i / 64] & ~state->dirty[i / 64] & bit && slice[at])
+                *(bool *)found = true;
+    }
+    return true;
+}
+
+/* Fills pages, frees every second one and gives this memory back: slice by slice, because the
+ * slices between are in use. */
+static void *purge_single_slices(void *nothing) {
+    enum { PAGES = 200 };
+    struct page *pages[PAGES];
+    while (!load_acquire(&stop)) {
+        for (int i = 0; i < PAGES; i++) {
+            pages[i] = segment_span_alloc(1);
+            memset(segment_span_start(pages[i]), 1, SLICE_BYTES);
+        }
+        for (int i = 0; i < PAGES; i += 2)
+            segment_span_free(pages[i]);
+        segment_purge(true);
+        for (int i = 1; i < PAGES; i += 2)
+            segment_span_free(pages[i]);
+    }
+    return nothing;
+}
+
+/* Some of the slices that a purge had taken still hold what the parent's pages held. */
+Test(segment, a_forked_child_takes_no_slice_with_content_for_zero) {
+    enum { FORKS = 200 };
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, purge_single_slices, NULL), 0);
+    for (int i = 0; i < FORKS; i++) {
+        int status;
+        segment_fork_prepare(false);
+        pid_t child = fork();
+        segment_fork_done(!child);
+        if (!child) {
+            bool written = false;
+            segment_each_of_map(0, find_written, &written);
+            _exit(written);
+        }
+        cr_assert_eq(waitpid(child, &status, 0), child);
+        cr_assert_eq(status, 0, "fork %d", i);
+    }
+    store_release(&stop, 1);
+    pthread_join(thread, NULL);
+}
+
+static uint32_t purging, handled;
+static bool is_child;
+
+/* Forks in the middle of the thread's purge, unless the thread holds the lock. */
+static void fork_in_purge(int number) {
+    (void)number;
+    int status;
+    if (!load_acquire(&purging) || lock_is_mine(&segment_global.lock))
+        return;
+    segment_fork_prepare(false);
+    pid_t child = fork();
+    segment_fork_done(!child);
+    if (!child) {
+        is_child = true; /* the purge goes on in the child */
+        return;
+    }
+    if (waitpid(child, &status, 0) != child || status)
+        _exit(3);
+    add_relaxed(&handled, 1);
+}
+
+static void *purge_under_signals(void *nothing) {
+    while (!load_acquire(&stop)) {
+        fill_and_free(200);
+        store_release(&purging, 1);
+        segment_purge(true);
+        store_release(&purging, 0);
+        if (is_child)
+            _exit(segment_used_bytes() != 0);
+    }
+    return nothing;
+}
+
+/* A signal handler may interrupt a purge, and fork. In the child that purge goes on, and frees the
+ * slices that it has taken itself: once. */
+Test(segment, a_purge_interrupted_by_a_fork_goes_on_in_the_child) {
+    enum { FORKS = 30 };
+    pthread_t thread;
+    signal(SIGUSR1, fork_in_purge);
+    cr_assert_eq(pthread_create(&thread, NULL, purge_under_signals, NULL), 0);
+    while (load_acquire(&handled) < FORKS) {
+        if (load_acquire(&purging))
+            pthread_kill(thread, SIGUSR1);
+        usleep(100);
+    }
+    store_release(&stop, 1);
+    pthread_join(thread, NULL);
+    cr_assert_eq(segment_used_bytes(), 0);
 }
 
 /* With a freelist of 0 bytes nothing is kept, however often memory is taken again. */
