@@ -2,7 +2,9 @@
 /*
  * setns, unshare and capset, which the program calls in place of libc's functions.
  *
- * The kernel lets only a process with one thread enter another user, mount or time namespace.
+ * The kernel lets only a process with one thread enter another user, mount or time namespace. A new
+ * mount namespace is for the calling thread alone, and the control thread would keep the old one
+ * and its working directory there in use, so that an unmount fails.
  * capset, and the securebits of prctl (sandbox.c), change the privileges of the calling thread
  * alone, and the control thread would keep those that the program gives up. So the control thread
  * ends before such a call. Afterwards it starts again when it is due, with the privileges of the
@@ -28,7 +30,7 @@ bool namespaces_enter_alone(int type) {
 }
 
 bool namespaces_unshare_alone(int flags) {
-    return (flags & (CLONE_NEWUSER | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
+    return (flags & (CLONE_NEWUSER | CLONE_NEWNS | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM)) != 0;
 }
 
 bool namespaces_change_thread(long number, unsigned long option) {

@@ -13,7 +13,8 @@
 bool namespaces_enter_alone(int type);
 /* True for a call of unshare that the kernel refuses to a process with several threads: it asks for
  * a new user namespace, or has CLONE_THREAD, CLONE_SIGHAND or CLONE_VM, which end the sharing of
- * signal handlers or memory between threads. A new mount namespace is not refused. */
+ * signal handlers or memory between threads. Also true for a new mount namespace, which the kernel
+ * does not refuse, but gives to the calling thread alone. */
 bool namespaces_unshare_alone(int flags);
 
 /* True for a call that changes the privileges of the calling thread alone: capset, and prctl with

@@ -272,7 +272,7 @@ def a_process_with_one_thread_enters_namespaces():
     """The kernel lets only a process with one thread do this, so the control thread ends before,
     and starts again afterwards."""
     allowed = 0
-    for call in (f"unshare({CLONE_NEWUSER})", "setns(own('mnt'), 0)",
+    for call in (f"unshare({CLONE_NEWUSER})", f"unshare({CLONE_NEWNS})", "setns(own('mnt'), 0)",
                  f"setns(own('mnt'), {CLONE_NEWNS})",
                  f"syscall(272, {CLONE_NEWUSER})", "syscall(308, own('mnt'), 0)"):
         if entered(call, preload=False)[0] != "0":
@@ -283,6 +283,29 @@ def a_process_with_one_thread_enters_namespaces():
                     f"{call}: errno, and threads named memctx some time later")
     if allowed == 0:
         raise Skip("this user may enter no namespace")
+
+
+@test
+def all_threads_enter_a_new_mount_namespace():
+    """unshare gives a new mount namespace to the calling thread alone. A control thread that stayed
+    in the old one would keep it and its working directory in use, and an unmount there would
+    fail."""
+    if entered(f"unshare({CLONE_NEWNS})", preload=False)[0] != "0":
+        raise Skip("this user may make no mount namespace")
+    for call in (f"unshare({CLONE_NEWNS})", f"syscall(272, {CLONE_NEWNS})"):
+        with runtime_dir() as directory, harness.Target([sys.executable, "-c", ENTERS], directory,
+                                                        MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "first line")
+            harness.wait_until(lambda t=target: threads_named_memctx(t.pid) == 1,
+                               "the control thread")
+
+            def namespaces(pid):
+                return {os.readlink(f"/proc/{pid}/task/{tid}/ns/mnt")
+                        for tid in os.listdir(f"/proc/{pid}/task")}
+            before = namespaces(target.pid)
+            check_equal(target.ask(call), "0", f"{call}: errno")
+            after = namespaces(target.pid)
+            check(len(after) == 1 and after != before, f"{call}: {before} became {after}")
 
 
 CLONE_THREAD, PTRACE_SEIZE, WALL = 0x10000, 0x4206, 0x40000000
