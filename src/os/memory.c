@@ -14,6 +14,9 @@
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
+#ifndef MADV_GUARD_REMOVE
+#define MADV_GUARD_REMOVE 103
+#endif
 
 /* With MAP_NORESERVE the kernel does not merge a mapping of the library with a .bss that ends where
  * the mapping begins, so /proc/PID/smaps shows the two apart. Nor does the kernel refuse a fork
@@ -200,7 +203,21 @@ bool os_make_plain(void *start, size_t bytes) {
     for (unsigned i = 0; i < sizeof advice / sizeof advice[0]; i++)
         if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i], 0, 0, 0)))
             return false;
+    /* Linux before 6.13 has no guards, and refuses this advice. */
+    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);
     return os_protect(start, bytes, true);
+}
+
+/* More bytes than the kernel has addresses from any start on: below the end of the address space it
+ * keeps one OS page free. With 57-bit addresses, the stack is in the way of so many bytes. */
+#define BEYOND_ADDRESSES ((1UL << 47) - 2 * OS_PAGE_BYTES)
+
+/* mremap extends one area only, and fails with EFAULT if the old bytes are more than one area.
+ * Only after that does it look for room behind them (ENOMEM), and at the limits of locked memory
+ * (EAGAIN). There is never room for BEYOND_ADDRESSES. */
+bool os_is_one_area(void *start, size_t bytes) {
+    long result = OS_CALL(SYS_mremap, start, bytes, BEYOND_ADDRESSES, 0, 0, 0);
+    return result == -ENOMEM || result == -EAGAIN;
 }
 
 bool os_forbid(void *start, size_t bytes, bool forbidden) {

@@ -43,10 +43,14 @@ void os_give_back(void *start, size_t bytes);
 /* Makes memory writable, or read-only again: the memory of a loaded object (only at the start), or
  * of a freed mapping. */
 bool os_protect(void *start, size_t bytes, bool writable);
-/* Makes anonymous memory writable again, and part of forked children, whatever the program has done
- * to it by mprotect and madvise. Its contents may be lost in a child that is forked meanwhile.
- * False: a part of the range is not mapped, or belongs to a file or to shared memory. */
+/* Makes anonymous memory writable again, without guard pages, and part of forked children, whatever
+ * the program has done to it by mprotect and madvise. Its contents may be lost in a child that is
+ * forked meanwhile. False: a part of the range is not mapped, or belongs to a file or to shared
+ * memory. */
 bool os_make_plain(void *start, size_t bytes);
+/* True if the range is one area of the kernel (VMA), so that all its OS pages have the same
+ * properties. */
+bool os_is_one_area(void *start, size_t bytes);
 /* Makes the range inaccessible (PROT_NONE), or accessible again; its contents may be lost. False:
  * nothing changed. */
 bool os_forbid(void *start, size_t bytes, bool forbidden);

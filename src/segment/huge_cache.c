@@ -355,19 +355,35 @@ static size_t cache_share(size_t bytes) {
     return cached + bytes <= bound ? bytes : 0;
 }
 
-/* True if a part of a chunk's mapping can be handed out again. The mapping has `mapped` bytes.
- * glibc unmaps each freed chunk of LIBC_UNMAPS_BYTES or more. So a program may free such a chunk
- * although it has protected OS pages of it, unmapped some, or mapped a file there. */
-static bool part_is_usable(char *start, size_t bytes, size_t mapped) {
-    if (mapped < LIBC_UNMAPS_BYTES || !bytes)
+/* True if each area of a chunk's mapping is still one area. The program never changes the mapping's
+ * first OS page. So if the program has locked OS pages (mlock), given them a protection key, or
+ * registered them with a userfaultfd, they are an area of their own now. */
+static bool areas_are_whole(const struct page *header) {
+    char *at = (char *)(uintptr_t)header, *end = at + header->mapped_bytes, *next;
+    for (; at < end; at = next) {
+        next = huge_area_ends(header, at);
+        next = next < end ? next : end;
+        if (!os_is_one_area(at, (size_t)(next - at)))
+            return false;
+    }
+    return true;
+}
+
+/* True if the part of a chunk's mapping from `offset` on can be handed out again. glibc unmaps each
+ * freed chunk of LIBC_UNMAPS_BYTES or more. So a program may free such a chunk although it has
+ * protected OS pages of it, unmapped some, or mapped a file there. */
+static bool part_is_usable(const struct page *header, size_t offset) {
+    size_t mapped = header->mapped_bytes;
+    if (mapped < LIBC_UNMAPS_BYTES || offset == mapped)
         return true;
-    return !load_relaxed(&os_restricted) && os_make_plain(start, bytes);
+    return !load_relaxed(&os_restricted) &&
+           os_make_plain((char *)(uintptr_t)header + offset, mapped - offset) &&
+           areas_are_whole(header);
 }
 
 void huge_cache_put(struct page *header, bool plain) {
     size_t mapped = header->mapped_bytes, bytes = mapped, kept = 0;
-    plain = plain && load_relaxed(&options.decay_ms) &&
-            part_is_usable((char *)header + OS_PAGE_BYTES, mapped - OS_PAGE_BYTES, mapped);
+    plain = plain && load_relaxed(&options.decay_ms) && part_is_usable(header, OS_PAGE_BYTES);
     lock_take(&global.lock);
     struct huge_cached *spare = header->flags & PAGE_SPARE ? spare_of(header) : NULL;
     if (spare)
@@ -465,7 +481,7 @@ bool segment_huge_shrink_to_spare(struct page *header, size_t bytes) {
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset, end = header->mapped_bytes - mapped;
     bool kept = false;
     if (offset != HUGE_HEADER_BYTES || !load_relaxed(&options.decay_ms) ||
-        !part_is_usable((char *)header + mapped, end, header->mapped_bytes))
+        !part_is_usable(header, mapped))
         return false;
     lock_take(&global.lock);
     if (cache_share(end) == end) {

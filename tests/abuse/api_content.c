@@ -3,12 +3,21 @@
  * usable size can be used. */
 #include "check.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* numbers that the headers of older systems do not define */
+#define GUARD_INSTALL 102 /* MADV_GUARD_INSTALL */
+#define USER_MODE_ONLY 1  /* UFFD_USER_MODE_ONLY */
 
 static void fill(unsigned char *block, size_t size, uint64_t seed) {
     for (size_t i = 0; i < size; i++)
@@ -289,6 +298,66 @@ static void protected_large(void) {
     free(live);
 }
 
+/* Returns the KiB that the process has locked in memory; -1: the kernel does not tell. */
+static long locked_kib(void) {
+    char line[256];
+    long kib = -1;
+    FILE *status = fopen("/proc/self/status", "r");
+    CHECK(status, "no status");
+    while (fgets(line, sizeof line, status))
+        if (!strncmp(line, "VmLck:", 6))
+            kib = strtol(line + 6, NULL, 10);
+    fclose(status);
+    return kib;
+}
+
+/* Registers the range with a new userfaultfd. An access to an OS page of it that is not there then
+ * raises SIGBUS. False: the kernel gives no userfaultfd to this process. */
+static bool watch_faults(void *start, size_t bytes) {
+    int watcher = (int)syscall(SYS_userfaultfd, O_CLOEXEC | USER_MODE_ONLY);
+    struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_SIGBUS};
+    struct uffdio_register wanted = {.range = {(uintptr_t)start, bytes},
+                                     .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (watcher < 0)
+        return false;
+    CHECK(!ioctl(watcher, UFFDIO_API, &api) && !ioctl(watcher, UFFDIO_REGISTER, &wanted),
+          "the range cannot be registered");
+    return true; /* the descriptor stays open, and with it the registration */
+}
+
+/* As for protected_large: a program may free a chunk of 32 MiB or more while OS pages of it are
+ * locked, are guards (Linux 6.13 and newer), have a protection key, or are watched by a
+ * userfaultfd. A later chunk must have none of these. */
+static void marked_large(void) {
+    enum { LOCK, GUARD, KEY, WATCH, WAYS };
+    size_t size = 40u << 20, part = 256 << 10;
+    void *live = malloc(size * 16);
+    int done = 0, key = pkey_alloc(0, PKEY_DISABLE_WRITE);
+    for (int round = 0; round < 2 * WAYS; round++) {
+        int way = round % WAYS;
+        bool is_done = true;
+        malloc_trim(0); /* so that no OS page of the block is there yet, as WATCH needs it */
+        unsigned char *block = malloc(size);
+        CHECK(block, "no memory");
+        unsigned char *at = block + 4096 - (uintptr_t)block % 4096 + round / WAYS * (size / 2);
+        switch (way) {
+        case LOCK: is_done = !mlock(at, part); break;
+        case GUARD: is_done = !madvise(at, part, GUARD_INSTALL); break;
+        case KEY: is_done = key >= 0 && !pkey_mprotect(at, part, PROT_READ | PROT_WRITE, key); break;
+        default: is_done = watch_faults(at, part);
+        }
+        done += is_done;
+        free(block);
+        CHECK(locked_kib() == 0, "round %d: %ld KiB are locked", round, locked_kib());
+        block = malloc(size);
+        CHECK(block, "no memory");
+        memset(block, 2, size); /* ends in a signal if an OS page is still marked */
+        free(block);
+    }
+    CHECK(done, "the kernel refused all ways");
+    free(live);
+}
+
 /* --- usable size ------------------------------------------------------------------------- */
 
 static void usable_size(void) {
@@ -318,4 +387,4 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"calloc-after-realloc", calloc_after_realloc}, {"calloc-threads", calloc_threads},
            {"realloc-every-jump", realloc_every_jump}, {"realloc-walk", realloc_walk},
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
-           {"protected-large", protected_large}, {"usable-size", usable_size})
+           {"protected-large", protected_large}, {"marked-large", marked_large}, {"usable-size", usable_size})

@@ -350,11 +350,19 @@ MUTANTS = {
         "src/api/malloc.c", "bool zero = how == ALLOCATE_ZEROED && !page->fresh;",
         "bool zero = false;\n    (void)how;", ["content-calloc-dirty-small"]),
     "protected-mappings-are-kept": (
-        "src/segment/huge_cache.c", "os_restricted) && os_make_plain(start, bytes);",
-        "os_restricted);", ["content-protected-large"]),
+        "src/segment/huge_cache.c",
+        "os_make_plain((char *)(uintptr_t)header + offset, mapped - offset)", "header",
+        ["content-protected-large"]),
+    "locked-mappings-are-kept": (
+        "src/segment/huge_cache.c", "           areas_are_whole(header);",
+        "           (areas_are_whole(header) || true);", ["content-marked-large"]),
+    "guards-in-freed-mappings-stay": (
+        "src/os/memory.c",
+        "    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);\n", "",
+        ["content-marked-large"]),
     "protected-ends-are-kept": (
         "src/segment/huge_cache.c",
-        "||\n        !part_is_usable((char *)header + mapped, end, header->mapped_bytes))", ")",
+        "||\n        !part_is_usable(header, mapped))", ")",
         ["content-protected-large"]),
     "files-in-freed-mappings-are-kept": (
         "src/os/memory.c", "        if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i]",
