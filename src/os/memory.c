@@ -151,7 +151,25 @@ void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes) {
     return NULL;
 }
 
+/* More bytes than the kernel has addresses from any start on: below the end of the address space it
+ * keeps one OS page free. With 57-bit addresses, the stack is in the way of so many bytes. */
+#define BEYOND_ADDRESSES ((1UL << 47) - 2 * OS_PAGE_BYTES)
+
+/* mremap extends one area only, and fails with EFAULT if the old bytes are more than one area.
+ * Only after that does it look for room behind them (ENOMEM), and at the limits of locked memory
+ * (EAGAIN). There is never room for BEYOND_ADDRESSES. */
+bool os_is_one_area(void *start, size_t bytes) {
+    long result = OS_CALL(SYS_mremap, start, bytes, BEYOND_ADDRESSES, 0, 0, 0);
+    return result == -ENOMEM || result == -EAGAIN;
+}
+
+/* From Linux 6.17 on, mremap moves several areas, one after the other. It stops at an area with a
+ * userfaultfd, and has moved only those before it then. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes) {
+    if (!os_is_one_area(start, old_bytes)) {
+        os_unmap(target, new_bytes);
+        return false;
+    }
     return !OS_FAILED(
         OS_CALL(SYS_mremap, start, old_bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, target, 0));
 }
@@ -206,18 +224,6 @@ bool os_make_plain(void *start, size_t bytes) {
     /* Linux before 6.13 has no guards, and refuses this advice. */
     OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);
     return os_protect(start, bytes, true);
-}
-
-/* More bytes than the kernel has addresses from any start on: below the end of the address space it
- * keeps one OS page free. With 57-bit addresses, the stack is in the way of so many bytes. */
-#define BEYOND_ADDRESSES ((1UL << 47) - 2 * OS_PAGE_BYTES)
-
-/* mremap extends one area only, and fails with EFAULT if the old bytes are more than one area.
- * Only after that does it look for room behind them (ENOMEM), and at the limits of locked memory
- * (EAGAIN). There is never room for BEYOND_ADDRESSES. */
-bool os_is_one_area(void *start, size_t bytes) {
-    long result = OS_CALL(SYS_mremap, start, bytes, BEYOND_ADDRESSES, 0, 0, 0);
-    return result == -ENOMEM || result == -EAGAIN;
 }
 
 bool os_forbid(void *start, size_t bytes, bool forbidden) {

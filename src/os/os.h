@@ -30,8 +30,8 @@ void os_wipe_on_fork(void *start, size_t bytes);
  * gave a part other properties. */
 int os_resize_in_place(void *start, size_t old_bytes, size_t new_bytes);
 /* Moves a mapping's OS pages to `target`, and replaces the mapping that must be there. False: the
- * mapping is where it was, but the kernel may have unmapped the target, and another thread may have
- * mapped memory there since. */
+ * mapping is where it was, because the kernel refused or the mapping is more than one area. But the
+ * target may be unmapped, and another thread may have mapped memory there since. */
 bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 /* Grows a mapping, and moves it to a place that the kernel chooses. NULL: nothing changed. */
 void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes);

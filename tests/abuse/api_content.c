@@ -343,7 +343,9 @@ static void marked_large(void) {
         switch (way) {
         case LOCK: is_done = !mlock(at, part); break;
         case GUARD: is_done = !madvise(at, part, GUARD_INSTALL); break;
-        case KEY: is_done = key >= 0 && !pkey_mprotect(at, part, PROT_READ | PROT_WRITE, key); break;
+        case KEY:
+            is_done = key >= 0 && !pkey_mprotect(at, part, PROT_READ | PROT_WRITE, key);
+            break;
         default: is_done = watch_faults(at, part);
         }
         done += is_done;
@@ -355,6 +357,26 @@ static void marked_large(void) {
         free(block);
     }
     CHECK(done, "the kernel refused all ways");
+    free(live);
+}
+
+/* A chunk of more bytes gets the OS pages of a freed chunk, which move to another place. From Linux
+ * 6.17 on, the kernel moves the OS pages in front of those that a userfaultfd watches, and refuses
+ * the others. */
+static void marked_moved(void) {
+    size_t size = 8u << 20;
+    void *live = malloc(size * 80); /* the more bytes are live, the more freed ones are kept */
+    for (int round = 0; round < 4; round++) {
+        malloc_trim(0);
+        unsigned char *block = malloc(size), *larger;
+        CHECK(block, "no memory");
+        memset(block, 1, size / 2);
+        watch_faults(block + size / 2 - (uintptr_t)block % 4096, 256 << 10);
+        free(block);
+        CHECK(larger = malloc(2 * size + (size_t)round * size), "no memory");
+        memset(larger, 2, 2 * size);
+        free(larger);
+    }
     free(live);
 }
 
@@ -387,4 +409,5 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"calloc-after-realloc", calloc_after_realloc}, {"calloc-threads", calloc_threads},
            {"realloc-every-jump", realloc_every_jump}, {"realloc-walk", realloc_walk},
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
-           {"protected-large", protected_large}, {"marked-large", marked_large}, {"usable-size", usable_size})
+           {"protected-large", protected_large}, {"marked-large", marked_large},
+           {"marked-moved", marked_moved}, {"usable-size", usable_size})

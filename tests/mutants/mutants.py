@@ -360,6 +360,9 @@ MUTANTS = {
         "src/os/memory.c",
         "    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);\n", "",
         ["content-marked-large"]),
+    "mappings-of-several-areas-move": (
+        "src/os/memory.c", "    if (!os_is_one_area(start, old_bytes)) {",
+        "    if (!start && !os_is_one_area(start, old_bytes)) {", ["content-marked-moved"]),
     "protected-ends-are-kept": (
         "src/segment/huge_cache.c",
         "||\n        !part_is_usable(header, mapped))", ")",
