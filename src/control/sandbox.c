@@ -38,15 +38,15 @@ enum { NOT_FILTERED, STRICT_MODE, FILTERED };
 struct seccomp {
     int64_t mode, filters; /* -1: the kernel does not tell (filters: before Linux 5.9) */
     int64_t parent;        /* pid of the parent */
+    bool later;            /* the file could not be read at this moment */
 };
 
 /* Text of /proc/PID/status, in a buffer of the caller. */
 struct status {
-    char *text;
-    size_t bytes; /* size of the buffer */
+    const char *text;
 };
 
-/* Atomic: the number of filters under which child_survives_calls found the control thread's calls
+/* Atomic: the number of filters under which try_in_child found the control thread's calls
  * to be safe; 0: none found yet. A forked child under as many filters does not try the calls
  * again. */
 static int64_t filters_let;
@@ -89,17 +89,23 @@ static bool status_bits(const struct status *status, const char *name, uint64_t 
     return true;
 }
 
-static int64_t status_number(const struct status *status, const char *name) {
-    int64_t number;
-    return status_numbers(status, name, &number, 1) ? number : -1;
+static void take_number(const char *line, const char *name, int64_t *number) {
+    size_t length = text_length(name);
+    if (!__builtin_strncmp(line, name, length))
+        text_to_number(skip_gap(line + length), number);
 }
 
-static struct seccomp seccomp_of(const char *path, const struct status *status) {
-    if (os_read_file(path, status->text, status->bytes) <= 0)
-        return (struct seccomp){-1, -1, -1};
-    return (struct seccomp){status_number(status, "Seccomp"),
-                            status_number(status, "Seccomp_filters"),
-                            status_number(status, "PPid")};
+static void take_line(void *context, const char *line) {
+    struct seccomp *found = context;
+    take_number(line, "Seccomp:", &found->mode);
+    take_number(line, "Seccomp_filters:", &found->filters);
+    take_number(line, "PPid:", &found->parent);
+}
+
+static struct seccomp seccomp_of(const char *path) {
+    struct seccomp found = {.mode = -1, .filters = -1, .parent = -1};
+    found.later = os_is_momentary(os_read_lines(path, take_line, &found));
+    return found;
 }
 
 static bool is_same(const struct seccomp *a, const struct seccomp *b) {
@@ -118,18 +124,16 @@ static bool is_marked_as_container(void) {
            os_variable("container") || os_variable("KUBERNETES_SERVICE_HOST");
 }
 
-/* True if the process's parent is under as many filters as the process. */
-static bool parent_has_as_many_filters(const struct seccomp *self, const struct status *status) {
+static struct seccomp seccomp_of_parent(const struct seccomp *self) {
     char path[48];
     struct text text = {.bytes = path, .capacity = sizeof path - 1};
     if (self->parent <= 0)
-        return false;
+        return (struct seccomp){.mode = -1};
     text_add(&text, "/proc/");
     text_add_number(&text, self->parent);
     text_add(&text, "/status");
     path[text.length] = 0;
-    struct seccomp parent = seccomp_of(path, status);
-    return is_same(self, &parent);
+    return seccomp_of(path);
 }
 
 #define PATH 0x7fffffff /* an argument that stands for an empty path */
@@ -216,7 +220,7 @@ static void try_calls(void) {
 
 /* Makes the calls in a child that the program cannot notice: no fork handler runs, no signal
  * reports the child's end, and the program's own wait does not find the child. */
-static bool child_survives_calls(void) {
+static enum sandbox try_in_child(void) {
     static const struct rlimit no_core = {0, 0};
     int ending = 0;
     long child = OS_CALL(SYS_clone, 0, 0, 0, 0, 0, 0), waited;
@@ -226,42 +230,47 @@ static bool child_survives_calls(void) {
             try_calls();
     }
     if (OS_FAILED(child))
-        return false;
+        return os_is_momentary(child) ? SANDBOX_ASK_LATER : SANDBOX_FORBIDS;
     do
         waited = OS_CALL(SYS_wait4, child, &ending, __WALL, 0, 0, 0);
     while (waited == -EINTR);
-    return waited == child && WIFEXITED(ending) && !WEXITSTATUS(ending);
+    return waited == child && WIFEXITED(ending) && !WEXITSTATUS(ending) ? SANDBOX_LETS
+                                                                        : SANDBOX_FORBIDS;
 }
 
-/* True if the filters are those of a container, and let the control thread live. */
-static bool filter_lets_thread(const struct seccomp *self, const struct status *status) {
+/* Tells whether the filters are those of a container, and let the control thread live. */
+static enum sandbox examine_filters(const struct seccomp *self) {
     if (self->filters > 0 && self->filters == load_relaxed(&filters_let))
-        return true;
-    struct seccomp first = seccomp_of("/proc/1/status", status);
-    if (!is_same(self, &first) ||
-        !(parent_has_as_many_filters(self, status) || is_marked_as_container()) ||
-        !child_survives_calls())
-        return false;
-    store_owner(&filters_let, self->filters); /* if two threads store, they store one value */
-    return true;
+        return SANDBOX_LETS;
+    struct seccomp first = seccomp_of("/proc/1/status"), parent = seccomp_of_parent(self);
+    if (first.later || parent.later)
+        return SANDBOX_ASK_LATER;
+    if (!is_same(self, &first) || !(is_same(self, &parent) || is_marked_as_container()))
+        return SANDBOX_FORBIDS;
+    enum sandbox found = try_in_child();
+    if (found == SANDBOX_LETS)
+        store_owner(&filters_let, self->filters); /* if two threads store, they store one value */
+    return found;
 }
 
-bool sandbox_lets_thread(char *room, size_t bytes, struct text *why) {
-    const struct status status = {room, bytes};
-    struct seccomp self = seccomp_of("/proc/self/status", &status);
+enum sandbox sandbox_examine(struct text *why) {
+    struct seccomp self = seccomp_of("/proc/self/status");
+    if (self.later)
+        return SANDBOX_ASK_LATER;
     if (self.mode == NOT_FILTERED)
-        return true;
+        return SANDBOX_LETS;
     if (self.mode != STRICT_MODE && options.control == CONTROL_ALWAYS) {
         store_release(&os_mincore_forbidden, self.mode == FILTERED);
-        return true;
+        return SANDBOX_LETS;
     }
-    if (self.mode == FILTERED && filter_lets_thread(&self, &status))
-        return true;
-    text_add(why, self.mode < 0
-                      ? "/proc/self/status does not tell whether system calls are filtered"
-                      : "a filter of system calls (seccomp) was there before the program; if it is "
-                        "known to let memctx pass, set MEMCTX_CONTROL=always");
-    return false;
+    enum sandbox found = self.mode == FILTERED ? examine_filters(&self) : SANDBOX_FORBIDS;
+    if (found == SANDBOX_FORBIDS)
+        text_add(why,
+                 self.mode < 0
+                     ? "/proc/self/status does not tell whether system calls are filtered"
+                     : "a filter of system calls (seccomp) was there before the program; if it is "
+                       "known to let memctx pass, set MEMCTX_CONTROL=always");
+    return found;
 }
 
 bool sandbox_keeps_root(void) {
@@ -271,7 +280,7 @@ bool sandbox_keeps_root(void) {
     os_syscall(SYS_getresuid, (long)&own[0], (long)&own[1], (long)&own[2], 0, 0, 0);
     if (own[0] && own[1] && own[2])
         return false;
-    const struct status status = {room, sizeof room};
+    const struct status status = {room};
     return os_read_file("/proc/self/status", room, sizeof room) > 0 &&
            status_numbers(&status, "Uid", users, 3) && users[0] && users[1] && users[2];
 }
@@ -293,7 +302,7 @@ void sandbox_drop_capabilities(void) {
     if (OS_FAILED(os_syscall(SYS_capget, (long)&header, (long)own, 0, 0, 0, 0)) ||
         !(own[0].permitted | own[1].permitted))
         return;
-    const struct status status = {room, sizeof room};
+    const struct status status = {room};
     if (os_read_file("/proc/self/status", room, sizeof room) <= 0 ||
         !status_bits(&status, "CapPrm", &permitted))
         return;

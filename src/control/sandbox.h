@@ -12,11 +12,14 @@
 
 #include "base/text.h"
 
-/* True: the process may make a thread and a socket. False: `why` names the obstacle. Any
- * thread; a signal handler may interrupt the call, make this call itself, and leave by a jump.
- * room: scratch memory for one file of /proc; a status file of /proc lists all groups of the user,
- * so it may be long. */
-bool sandbox_lets_thread(char *room, size_t bytes, struct text *why);
+enum sandbox {
+    SANDBOX_FORBIDS,   /* a filter forbids the thread, or it is not known whether one does */
+    SANDBOX_LETS,      /* the process may make a thread and a socket */
+    SANDBOX_ASK_LATER, /* the process has no descriptor or no memory left at this moment */
+};
+/* If the result is SANDBOX_FORBIDS, `why` names the obstacle. Any thread; a signal handler may
+ * interrupt the call, make this call itself, and leave by a jump. */
+enum sandbox sandbox_examine(struct text *why);
 
 /* For the control thread: true if it is root or may become root, and the program's first thread is
  * not and cannot. The library sees only changes of the user by functions of libc that the program

@@ -15,6 +15,8 @@
 static struct socket_path path START_PAGE;
 static uint32_t socket_pid FORK_PAGE; /* atomic: pid of the process that made the socket */
 struct held socket_listener FORK_PAGE = {.fd = -1};
+/* The process had no descriptor or no memory left when the thread wanted to make the socket. */
+static bool is_postponed FORK_PAGE;
 static struct { /* the root directory of the process when it made the socket */
     dev_t device;
     ino_t inode;
@@ -27,10 +29,10 @@ static bool is_of_this_process(void) {
     return pid && pid == os_process_id();
 }
 
-/* Prints the message only while the process has no socket. When a socket is made again, standard
- * error may be closed already. */
-static void complain(const char *what, const char *detail) {
-    if (!is_of_this_process())
+/* Prints the message only for the thread's first try: later, standard error may be closed. */
+static void fail(bool first, const char *what, const char *detail) {
+    is_postponed = os_is_momentary(-errno);
+    if (first)
         control_complain(what, detail);
 }
 
@@ -50,25 +52,27 @@ static bool listen_at_path(struct held *listener) {
     return false;
 }
 
-bool socket_open(void) {
+bool socket_open(bool first) {
     struct stat status = {0};
     char reason[256] = "there is no directory for the socket";
     struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
     struct held listener;
+    errno = 0;
     for (int tries = 1;; tries++) {
         if (!socket_path_find(&path, os_process_id(), &why)) {
             reason[why.length ? why.length : text_length(reason)] = 0;
-            complain(reason, "");
+            fail(first, reason, "");
             return false;
         }
         if (listen_at_path(&listener))
             break;
         /* ENOENT: another process that ended has just removed the directory (socket_path_leave). */
         if (errno != ENOENT || tries == DIRECTORY_TRIES) {
-            complain("cannot create the socket at ", path.final.sun_path);
+            fail(first, "cannot create the socket at ", path.final.sun_path);
             return false;
         }
     }
+    is_postponed = false;
     descriptors_let_go(&socket_listener);
     socket_listener = listener;
     (void)OS_TRY(os_stat("/", &status));
@@ -81,12 +85,16 @@ bool socket_open(void) {
 
 /* False after the process has changed its root directory (chroot): the path then names another
  * place, and the socket may still exist at the old place. */
-bool socket_is_lost(void) {
+static bool is_lost(void) {
     struct stat status;
     return is_of_this_process() && descriptors_is_held(&socket_listener) &&
            OS_TRY(os_lstat(path.final.sun_path, &status)) && errno == ENOENT &&
            !OS_TRY(os_stat("/", &status)) && status.st_dev == root.device &&
            status.st_ino == root.inode;
+}
+
+bool socket_is_missing(void) {
+    return is_postponed || is_lost();
 }
 
 COLD void socket_remove(void) {
@@ -111,4 +119,5 @@ bool socket_wake(void) {
 void socket_forget(void) {
     socket_listener.fd = -1;
     store_owner(&socket_pid, 0);
+    is_postponed = false;
 }

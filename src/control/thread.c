@@ -9,6 +9,7 @@
 #include "control/control.h"
 #include "control/descriptors.h"
 #include "control/marks.h"
+#include "control/permit.h"
 #include "control/record.h"
 #include "control/sandbox.h"
 #include "control/server.h"
@@ -34,7 +35,6 @@
 /* how many calls of control_is_due in a forked child do not read the clock */
 #define CHILD_LOOKS 8
 #define STACK_BYTES (208UL << 10)
-#define STATUS_BYTES 16384 /* room for one file of /proc, in may_start */
 /* pause between two checks: at exit, whether the socket is still being made; in control_pause,
  * whether the kernel still has the ended thread */
 #define EXIT_WAIT_NS 100000
@@ -49,9 +49,6 @@ uint32_t control_waiting FORK_PAGE;
 static struct {
     struct lock lock; /* guards the start of the thread */
     bool forking;     /* a thread of this process is in fork */
-    bool examined;    /* atomic: may_start found that no filter forbids the thread */
-    /* Atomic: when a thread began to find this out; 0: no thread does so. */
-    uint64_t examining_ns;
     /* Atomic: calls of control_start that make system calls. Counts too many if a handler left
      * control_start by a jump. */
     uint32_t starters;
@@ -124,10 +121,10 @@ bool control_must_end(void) {
     return load_acquire(&control.stopping) || is_alone();
 }
 
-static void make_socket(void) {
+static void make_socket(bool first) {
     exchange_acq_rel(&control.opening, 1);
     if (!load_acquire(&control.ending))
-        socket_open();
+        socket_open(first);
     store_release(&control.opening, 0);
 }
 
@@ -143,8 +140,8 @@ void control_look_at_socket(void) {
         return;
     }
     sandbox_drop_capabilities();
-    if (socket_is_lost())
-        make_socket();
+    if (socket_is_missing())
+        make_socket(false);
 }
 
 static int thread_main(void *argument) {
@@ -164,7 +161,7 @@ static int thread_main(void *argument) {
     if (descriptors_are_own)
         segment_learn_huge_pages();
     server_begin();
-    make_socket();
+    make_socket(true);
     record_begin();
     if (descriptors_are_own && options.verbose)
         os_close(2);
@@ -179,79 +176,24 @@ static int thread_main(void *argument) {
     return 0;
 }
 
-/* True when no filter of system calls was there before the program started, or the filter is known
- * to let the thread live. False, for good, otherwise. */
-static bool no_filter_forbids(void) {
-    char reason[256] = "there is no memory to read /proc/self/status";
-    struct text why = {.bytes = reason, .capacity = sizeof reason - 1};
-    char *room = os_map(STATUS_BYTES);
-    bool may = room && sandbox_lets_thread(room, STATUS_BYTES, &why);
-    if (room)
-        os_unmap(room, STATUS_BYTES);
-    if (may)
-        return true;
-    store_release(&os_restricted, OS_RESTRICTED);
-    reason[why.length ? why.length : text_length(reason)] = 0;
-    control_complain(reason, "");
-    return false;
-}
-
-/* After this many tries on alternate stacks no thread starts any more: the program may always run
- * on such stacks, and a try takes 30 us. */
-#define TRIES_APART 64U
-static uint32_t tries_apart; /* atomic */
-
-static bool is_on_alternate_stack(void) {
-    stack_t stack = {.ss_flags = 0};
-    os_syscall(SYS_sigaltstack, 0, (long)&stack, 0, 0, 0, 0);
-    return stack.ss_flags & SS_ONSTACK;
-}
-
-/* One thread examines at a time, because the program may need all its descriptors but one. A thread
- * that has not finished after this time has left by a jump, or waits for a processor. */
-#define EXAMINE_NS 100000000UL
-
-/* True if the caller is now the thread that examines the filters. */
-static bool begin_to_examine(void) {
-    uint64_t since = load_relaxed(&control.examining_ns), now = os_now_exact_ns();
-    return now - since >= EXAMINE_NS && cas_acquire(&control.examining_ns, &since, now);
-}
-
-/* True when the caller may start the thread now. Only then is it known that no filter forbids to
- * block signals. Until then a signal handler may leave this function by a jump, so the caller holds
- * no lock. */
-static bool may_start(void) {
-    if (load_full(&os_restricted))
-        return false;
-    bool may = load_relaxed(&tries_apart) <= TRIES_APART;
-    if (may && !load_relaxed(&control.examined)) {
-        if (!begin_to_examine())
-            return false;
-        may = no_filter_forbids();
-        store_owner(&control.examined, may);
-        store_release(&control.examining_ns, 0);
-    }
-    if (!may) {
-        store_release(&control_waiting, 0);
-        return false;
-    }
-    bool apart = is_on_alternate_stack();
-    if (apart)
-        add_relaxed(&tries_apart, 1);
-    return !apart && !load_relaxed(&os_restricted);
-}
-
-/* Starts the thread, which may start (may_start). The caller holds control.lock and has blocked all
- * signals, or runs before the program's main. */
+/* Starts the thread, which may start (permit_start). The caller holds control.lock and has blocked
+ * all signals, or runs before the program's main. */
 static void start(void) {
+    static bool complained;
     char *stack = (char *)align_up((uintptr_t)stack_room, OS_PAGE_BYTES);
-    store_owner(&control.examined, false); /* another filter may be there before the next start */
-    follow.done = follow.asked;            /* calls that the last thread has not made */
-    if (!os_thread_start(&thread, stack, STACK_BYTES, thread_main)) {
-        control_complain("cannot start the control thread", "");
+    permit_use();
+    follow.done = follow.asked; /* calls that the last thread has not made */
+    if (os_thread_start(&thread, stack, STACK_BYTES, thread_main)) {
+        control.running = os_process_id();
         return;
     }
-    control.running = os_process_id();
+    if (os_is_momentary(-errno)) {
+        permit_postpone();
+        control_resume();
+    }
+    if (!complained)
+        control_complain("cannot start the control thread", "");
+    complained = true;
 }
 
 /* Takes control.lock and makes the caller ignore cancellation. False: nothing happened, because the
@@ -458,7 +400,7 @@ void control_unrestrict(uint32_t before) {
 }
 
 COLD bool control_is_due(void) {
-    if (control.forking)
+    if (control.forking || permit_is_postponed())
         return false;
     /* A forked child does not read the clock in its first calls (CHILD_LOOKS), because most
      * children end soon, and the first reading maps the clock's OS pages. */
@@ -473,7 +415,7 @@ COLD bool control_is_due(void) {
 }
 
 COLD bool control_is_due_in_wait(void) {
-    return !control.forking && os_memory_is_own();
+    return !control.forking && !permit_is_postponed() && os_memory_is_own();
 }
 
 COLD bool control_is_young(void) {
@@ -521,7 +463,7 @@ COLD void control_start(void) {
         return;
     uint64_t start_ns = control.start_ns;
     add_full(&control.starters, 1);
-    if (may_start())
+    if (permit_start())
         start_undisturbed();
     /* another time: a signal handler has forked, and this is the child, which counts from 0 */
     if (start_ns == control.start_ns)
@@ -538,7 +480,7 @@ void control_init(bool at_once, const char *record) {
         return;
     record_init(record, at_once);
     if (at_once || options.control >= CONTROL_EAGER) {
-        if (may_start())
+        if (permit_start())
             start();
         else
             control_resume();
@@ -585,8 +527,7 @@ COLD void control_fork_done(bool child, bool has_heap) {
     }
     control.running = control.stopping = 0;
     control.opening = control.ending = control.starters = 0;
-    control.examined = false;
-    control.examining_ns = 0;
+    permit_fork_child();
     socket_forget();
     control.start_ns = control.fork_ns;
     control.looks_left = CHILD_LOOKS;

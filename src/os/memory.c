@@ -502,8 +502,36 @@ int64_t os_rss_bytes(void) {
     return bytes != 0 ? bytes : read_rss_bytes("/proc/thread-self/statm");
 }
 
-/* Reads a line such as "RssAnon:\t 120 kB" of /proc/PID/status. Other lines change nothing. */
-static void take_line(struct os_kinds *kinds, const char *line) {
+bool os_is_momentary(long error) {
+    return error == -EMFILE || error == -ENFILE || error == -ENOMEM || error == -EAGAIN;
+}
+
+/* Reads the file in pieces, because the list of groups in a status file may have thousands of
+ * numbers. Maps no memory: a signal handler may leave this function by a jump. */
+long os_read_lines(const char *path, void (*take)(void *context, const char *line), void *context) {
+    char piece[512] = {0}, line[OS_LINE_BYTES];
+    size_t length = 0;
+    long fd = OS_CALL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0), got;
+    if (OS_FAILED(fd))
+        return fd;
+    while ((got = OS_CALL(SYS_read, fd, piece, sizeof piece, 0, 0, 0)) > 0 || got == -EINTR)
+        for (long i = 0; i < got; i++) {
+            if (piece[i] != '\n') {
+                if (length < sizeof line - 1)
+                    line[length++] = piece[i];
+                continue;
+            }
+            line[length] = 0;
+            take(context, line);
+            length = 0;
+        }
+    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    return got;
+}
+
+/* Takes a line such as "RssAnon:\t 120 kB" of /proc/PID/status. Other lines change nothing. */
+static void take_kind(void *context, const char *line) {
+    struct os_kinds *kinds = context;
     const struct {
         char name[12];
         int64_t *bytes;
@@ -527,27 +555,10 @@ static void take_line(struct os_kinds *kinds, const char *line) {
     }
 }
 
-/* Reads the file in pieces, because the list of groups in it may have thousands of numbers. */
 static struct os_kinds read_kinds(const char *path) {
     struct os_kinds kinds = {
         .anonymous_bytes = -1, .file_bytes = -1, .shared_bytes = -1, .data_bytes = -1};
-    char piece[1024] = {0}, line[64]; /* the rest of a longer line is passed over */
-    size_t length = 0;
-    long fd = OS_CALL(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0, 0, 0), got;
-    if (OS_FAILED(fd))
-        return kinds;
-    while ((got = OS_CALL(SYS_read, fd, piece, sizeof piece, 0, 0, 0)) > 0 || got == -EINTR)
-        for (long i = 0; i < got; i++) {
-            if (piece[i] != '\n') {
-                if (length < sizeof line - 1)
-                    line[length++] = piece[i];
-                continue;
-            }
-            line[length] = 0;
-            take_line(&kinds, line);
-            length = 0;
-        }
-    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    (void)os_read_lines(path, take_kind, &kinds);
     return kinds;
 }
 

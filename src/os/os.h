@@ -124,6 +124,13 @@ INTERNAL uint32_t os_mincore_forbidden;
 /* Reads up to capacity - 1 bytes of a file into a buffer, and ends them with a 0. Returns the
  * number of bytes read; -1: the file cannot be opened. */
 int64_t os_read_file(const char *path, char *buffer, size_t capacity);
+/* Calls `take` for each line of a file, without its end. Only the first OS_LINE_BYTES - 1 bytes of
+ * a longer line are passed. Returns 0, or the negative error number of a call that failed. */
+#define OS_LINE_BYTES 64
+long os_read_lines(const char *path, void (*take)(void *context, const char *line), void *context);
+/* True for the negative error numbers of a call that may succeed a moment later: the process or
+ * the machine has no descriptor left, no memory, or no room for a further thread or process. */
+bool os_is_momentary(long error);
 /* Reads the target of a symbolic link, terminated with 0. Returns its length; -1: the link cannot
  * be read. */
 int64_t os_read_link(const char *path, char *buffer, size_t capacity);

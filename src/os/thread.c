@@ -81,8 +81,10 @@ bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*
         if (mapped) /* of an earlier thread */
             os_unmap(mapped, mapped_bytes);
         mapped_bytes = align_up(needed, OS_PAGE_BYTES);
-        if (!(mapped = os_map(mapped_bytes)))
+        if (!(mapped = os_map(mapped_bytes))) {
+            errno = ENOMEM;
             return false;
+        }
         variables = mapped;
     } else {
         __builtin_memset(variables, 0, needed);

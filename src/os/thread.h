@@ -29,7 +29,7 @@ struct os_thread {
 /* Starts a thread that runs `run` on the stack [stack, stack + bytes), with all signals blocked,
  * and ends when `run` returns. The upper end of the stack holds the thread's variables, which are
  * zeroed; if that leaves too little of the stack, a mapping holds them. False: the kernel refuses
- * the thread or the mapping. */
+ * the thread or the mapping, and errno says why. */
 bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*run)(void *));
 /* Returns when the thread has ended and its stack is free, or if this process has no such thread.
  */

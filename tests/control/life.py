@@ -213,6 +213,19 @@ def shared_descriptors_closed_are_forgotten():
 
 
 @test
+def shared_descriptors_all_used():
+    """If the process has no descriptor for the socket at the start, without unshare, it gets the
+    socket when it has one. (The library reads /proc/self/status with the last descriptor; the
+    socket needs two, one of them with a high number.)"""
+    with refusing("unshare", descriptors="4:1024") as target:
+        check_equal(os.listdir(os.path.join(target.runtime, "memctx")), [],
+                    "sockets at the start")
+        target.ask("limit 1024")
+        with Wire(served(target)) as client:
+            client.dump()
+
+
+@test
 def close_range_that_is_not_known():
     """Without close_range (older kernels) the control thread's table has none of the program's
     files."""
@@ -345,6 +358,21 @@ def no_thread_to_be_had():
             check_equal((done.returncode, done.stdout), (0, "fine\n"), f"sh ({done.stderr})")
             lines = done.stderr.splitlines()
             check_equal(len(lines), int(verbose), f"lines on stderr: {lines}")
+
+
+@test
+def the_start_is_only_postponed():
+    """If a process that begins to wait has no descriptor, no memory, or may make no thread, the
+    control thread starts at a later wait."""
+    program = harness.public_copy(harness.build_program("tests/control/postponed.c"))
+    user = harness.NOBODY if os.geteuid() == 0 else None
+    with runtime_dir(owner=user) as directory:
+        env = harness.clean_env(LD_PRELOAD=harness.public_copy(harness.LIB),
+                                XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto")
+        for lacks in ("descriptors", "memory", "threads"):
+            done = harness.run_program([program, lacks], env, uid=user)
+            check_equal((done.returncode, done.stdout, done.stderr), (0, "1\n", ""),
+                        f"{lacks}: exit status, control threads, stderr")
 
 
 def stack_left(pid, room):
