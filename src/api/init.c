@@ -54,6 +54,7 @@ static void fork_prepare(void) {
         order_stores();
     }
     control_fork_prepare();
+    oracle_fork_prepare();
     /* The holder of loaded_lock may wait for the loader's lock, which this thread may hold in a
      * callback. So the wait for loaded_lock is bounded, as if a signal handler had called fork. */
     if (loaded_is_used())
@@ -83,8 +84,8 @@ static void fork_done(bool child) {
         heap_fork_child(heap);
         context_fork_child(heap);
         unwind_rules_fork_child();
-        oracle_fork_child();
     }
+    oracle_fork_done(child);
     control_fork_done(child, thread_heap_if_any() != NULL);
     if (heap && heap->forks) { /* 0: the thread got the heap after fork_prepare */
         heap->forks--;

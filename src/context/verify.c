@@ -92,6 +92,8 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch)
     if (!ours.count)
         return;
     raw.count = oracle_walk(ours.addresses[0], raw.addresses, FRAMES_MAX, &complete);
+    if (!raw.count)
+        return;
     if (root == TREE_NO_CFI)
         cut_guesses(&raw, ours.addresses[ours.count - 1]);
     /* between the site and the ancestor the tree lacks frames, so only the site is compared */

@@ -6,8 +6,11 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <link.h>
+#include <signal.h>
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
+#include <time.h>
 
 /* most frames of this library that a walk may meet before the program's first frame */
 #define OWN_FRAMES_MAX 24
@@ -18,6 +21,7 @@
 struct oracle_counts oracle_counts;
 /* Atomic: number of threads inside libunwind, which has locks of its own. */
 static uint32_t active START_PAGE;
+static uint32_t forking START_PAGE; /* atomic: number of threads that fork; then no walk begins */
 
 static struct {
     int (*save)(unw_tdep_context_t *);
@@ -101,15 +105,37 @@ static unsigned walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *
     return found;
 }
 
+struct request {
+    uintptr_t first, *addresses;
+    unsigned max, found;
+    bool *complete;
+};
+
+/* Called by dl_iterate_phdr for the first object. */
+static int walk_with_loader(struct dl_phdr_info *object, size_t bytes, void *context) {
+    struct request *request = context;
+    (void)object;
+    (void)bytes;
+    request->found = walk(request->first, request->addresses, request->max, request->complete);
+    return 1;
+}
+
+/* libunwind calls dl_iterate_phdr, which takes a lock of the loader's, while it holds a lock of its
+ * own. A thread that allocates in a callback of dl_iterate_phdr needs the two locks in the other
+ * order. So here each thread takes the loader's lock first. No signal may come meanwhile: its
+ * handler could leave by a jump. */
 NOINLINE unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete) {
+    struct request request = {first, addresses, max, 0, complete};
+    uint64_t all = UINT64_MAX, before = 0;
     int saved = errno; /* libunwind reads memory by system calls of libc, which write errno */
-    add_relaxed(&active, 1);
-    order_stores();
-    unsigned found = walk(first, addresses, max, complete);
-    order_stores();
-    add_relaxed(&active, -1U);
+    os_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&before, sizeof all, 0, 0);
+    add_full(&active, 1);
+    if (!load_full(&forking))
+        dl_iterate_phdr(walk_with_loader, &request);
+    add_full(&active, -1U);
+    os_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&before, 0, sizeof before, 0, 0);
     errno = saved;
-    return found;
+    return request.found;
 }
 
 void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
@@ -124,7 +150,25 @@ void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, u
         report(ours, theirs, at, count);
 }
 
-COLD void oracle_fork_child(void) {
-    if (load_relaxed(&active))
+/* A walk takes some 0.1 ms; the pauses together take 0.3 s. */
+#define PAUSE_NS 100000
+#define PAUSES_MOST 3000
+
+COLD void oracle_fork_prepare(void) {
+    if (!oracle_is_loaded())
+        return;
+    add_full(&forking, 1);
+    for (int i = 0; i < PAUSES_MOST && load_full(&active); i++)
+        os_sleep(&(struct timespec){.tv_nsec = PAUSE_NS});
+}
+
+COLD void oracle_fork_done(bool child) {
+    if (!oracle_is_loaded())
+        return;
+    if (child && load_relaxed(&active))
         store_owner(&unwinder.get_register, NULL);
+    if (child)
+        store_owner(&forking, 0);
+    else
+        add_full(&forking, -1U);
 }

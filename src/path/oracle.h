@@ -22,7 +22,7 @@ bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
 /* Walks the calling function's stack by libunwind. Stores the return addresses, innermost first,
  * beginning with the address `first`; frames of this library, further in than `first`, are skipped.
- * Returns the number of addresses, at most `max`. Sets *complete to true if libunwind found no
+ * Returns the number of addresses, at most `max`; 0 also during a fork. Sets *complete to true if libunwind found no
  * frame beyond the last address. */
 unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete);
 /* Counts a comparison of `count` frames. `at` is the frame in which the paths differ, or `count` if
@@ -30,8 +30,11 @@ unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *
 void oracle_judge(const uintptr_t *ours, const uintptr_t *theirs, unsigned at, unsigned count,
                   bool shorter);
 
-/* For a forked child. If another thread was inside libunwind during the fork, libunwind's locks and
- * tables stay in that state for ever, so this child compares no paths any more. */
-void oracle_fork_child(void);
+/* Called before and after a fork. oracle_fork_prepare waits until no thread is inside libunwind, at
+ * most 0.3 s, and no thread begins a walk until oracle_fork_done is called: the child would find
+ * the locks of libunwind and of the loader taken for ever. If a thread was inside libunwind even
+ * so, the child compares no paths any more. */
+void oracle_fork_prepare(void);
+void oracle_fork_done(bool child);
 
 #endif

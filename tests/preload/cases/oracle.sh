@@ -151,6 +151,13 @@ test_oracle_often() {
     MEMCTX_TABLES=1M oracle 3 10000 often "$bin_dir/often"
 }
 
+# Threads that allocate while they hold the loader's lock, and children that need it.
+test_oracle_callbacks() {
+    build callbacks
+    oracle 7 100 callbacks "$bin_dir/callbacks" visits
+    oracle 7 100 callbacks "$bin_dir/callbacks" forks
+}
+
 test_oracle_rust() {
     HOME=$user_home need_working rustc --version
     build rust_program
