@@ -44,8 +44,8 @@ bool control_is_young(void);
  * some 0.2 ms, less than a thousandth of the time that such a process has lived. */
 #define OLD_AFTER_MS 500
 bool control_is_old(void);
-/* Starts the thread if control_waiting is 1. If the process has no descriptor, memory or thread left
- * for it, control_is_due and control_is_due_in_wait are false for a second (permit.h), and
+/* Starts the thread if control_waiting is 1. If the process has no descriptor, memory or thread
+ * left for it, control_is_due and control_is_due_in_wait are false for a second (permit.h), and
  * control_waiting stays 1. The caller has left the allocator, or is about to
  * wait. It may be a signal handler, but on an alternate stack, which may be small, the thread does
  * not start. A signal handler that interrupts the call may leave it by a jump. */

@@ -22,8 +22,8 @@ bool oracle_load(void); /* false: libunwind could not be opened */
 bool oracle_is_loaded(void);
 /* Walks the calling function's stack by libunwind. Stores the return addresses, innermost first,
  * beginning with the address `first`; frames of this library, further in than `first`, are skipped.
- * Returns the number of addresses, at most `max`; 0 also during a fork. Sets *complete to true if libunwind found no
- * frame beyond the last address. */
+ * Returns the number of addresses, at most `max`; 0 also during a fork. Sets *complete to true if
+ * libunwind found no frame beyond the last address. */
 unsigned oracle_walk(uintptr_t first, uintptr_t *addresses, unsigned max, bool *complete);
 /* Counts a comparison of `count` frames. `at` is the frame in which the paths differ, or `count` if
  * the paths are equal. `shorter`: libunwind found fewer frames than the path has. */

@@ -17,7 +17,7 @@
 #include "segment/huge.h"
 
 #define global segment_global
-#define FEW_CHUNKS 4096    /* see segment_huge_are_few */
+#define FEW_CHUNKS 4096   /* see segment_huge_are_few */
 #define MANY_CHUNKS 16384 /* see map_chunk */
 
 struct page *segment_huge_of(const void *pointer) {
@@ -91,13 +91,13 @@ void segment_emergency_booked(struct page *header) {
     store_release(&header->flags, 0);
 }
 
-/* Maps memory for a chunk. The kernel joins neighbouring mappings, but not if there is a gap between
- * them, and allows a process only some 65 000. So if there are many chunks, the mapping of a chunk
- * that is smaller than a segment has the gap behind the chunk, too; then *gap is set. Huge pages
- * would make the gap resident. */
+/* Maps memory for a chunk. The kernel joins neighbouring mappings, but not if there is a gap
+ * between them, and allows a process only some 65 000. So if there are many chunks, the mapping of
+ * a chunk that is smaller than a segment has the gap behind the chunk, too; then *gap is set. Huge
+ * pages would make the gap resident. */
 static char *map_chunk(size_t mapped, bool *gap) {
-    *gap = load_relaxed(&chunks) >= MANY_CHUNKS && mapped < SEGMENT_BYTES &&
-           options.thp != THP_ALWAYS;
+    *gap =
+        load_relaxed(&chunks) >= MANY_CHUNKS && mapped < SEGMENT_BYTES && options.thp != THP_ALWAYS;
     char *start = *gap ? segment_map_memory(SEGMENT_BYTES) : NULL;
     if (start)
         os_advise_huge(start, SEGMENT_BYTES, false);

@@ -3,8 +3,8 @@
  * handler leaves the wait by siglongjmp. Does so for each of these calls, with a child for each:
  * the parent traces the child, so that the signal comes at this call. After the jump the child must
  * be cancellable and have no mapping more, its next waits must start the control thread, and the
- * lock of the start must be free. Prints the number of calls, and what was wrong after a call. Exits with 77 if no process
- * can be traced. */
+ * lock of the start must be free. Prints the number of calls, and what was wrong after a call.
+ * Exits with 77 if no process can be traced. */
 #include "control_threads.h"
 #include "stop_at_call.h"
 

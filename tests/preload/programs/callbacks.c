@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* callbacks - "callbacks visits": one thread allocates in callbacks of dl_iterate_phdr, one loads and
- * closes a library. "callbacks forks": the main thread forks, and each child loads the library.
+/* callbacks - "callbacks visits": one thread allocates in callbacks of dl_iterate_phdr, one loads
+ * and closes a library. "callbacks forks": the main thread forks, and each child loads the library.
  * Two threads allocate on stacks of many depths meanwhile. With MEMCTX_VERIFY, a thread or a child
  * could wait for a lock of the loader's or of libunwind's for ever. */
 #define _GNU_SOURCE
