@@ -6,7 +6,7 @@
 #include "diagnosis/look.h"
 #include "diagnosis/trend.h"
 
-#define LARGE_BYTES (256 * 1024)
+#define LARGE_BYTES (256L * 1024)
 
 /* Returns how many bytes of a path's chunks, whose mean size is 256 KiB or more, became resident
  * since the first look. The path may have got further chunks since then, as an arena does, which
