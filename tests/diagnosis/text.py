@@ -240,7 +240,8 @@ def two_causes_are_two_findings():
 
 @test
 def small_chunks_beside_large_ones():
-    """Small chunks that do not exist as often as the buffers beside them are another finding."""
+    """Small chunks are another finding if the number of the buffers beside them is no multiple of
+    theirs."""
     with runtime_dir() as directory, causes(directory, "titles") as target:
         found = found_at(target, 4)["findings"]
     check_equal([finding["function"].split(",")[0]
