@@ -13,12 +13,10 @@
  */
 #include <errno.h>
 
-#include "base/options.h"
 #include "segment/huge.h"
 
 #define global segment_global
-#define FEW_CHUNKS 4096   /* see segment_huge_are_few */
-#define MANY_CHUNKS 16384 /* see map_chunk */
+#define FEW_CHUNKS 4096 /* see segment_huge_are_few */
 
 struct page *segment_huge_of(const void *pointer) {
     uintptr_t number = ((uintptr_t)pointer - 1) >> SEGMENT_SHIFT;
@@ -91,21 +89,6 @@ void segment_emergency_booked(struct page *header) {
     store_release(&header->flags, 0);
 }
 
-/* Maps memory for a chunk. The kernel joins neighbouring mappings, but not if there is a gap
- * between them, and allows a process only some 65 000. So if there are many chunks, the mapping of
- * a chunk that is smaller than a segment has the gap behind the chunk, too; then *gap is set. Huge
- * pages would make the gap resident. */
-static char *map_chunk(size_t mapped, bool *gap) {
-    *gap =
-        load_relaxed(&chunks) >= MANY_CHUNKS && mapped < SEGMENT_BYTES && options.thp != THP_ALWAYS;
-    char *start = *gap ? segment_map_memory(SEGMENT_BYTES) : NULL;
-    if (start)
-        os_advise_huge(start, SEGMENT_BYTES, false);
-    else
-        *gap = false; /* perhaps a limit of the process leaves no room for the gap */
-    return start ? start : segment_map_memory(mapped);
-}
-
 struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     /* The chunk starts one OS page into the mapping, or, if it needs a larger alignment, exactly
      * one segment into the mapping. In both cases segment_huge_of finds the header by `p - 1`. */
@@ -113,7 +96,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     size_t mapped = align_up(bytes ? bytes : 1, OS_PAGE_BYTES) + offset;
     if (mapped < bytes || mapped >> (ADDRESS_BITS - 1))
         return NULL;
-    bool fresh = false, gap = false;
+    bool fresh = false;
     struct huge_parts parts = {.mapped = mapped};
     char *start = offset == HUGE_HEADER_BYTES ? huge_cache_take(mapped, &parts) : NULL;
     if (!start) {
@@ -132,7 +115,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
             if (!segment_claim_memory(start, mapped))
                 return NULL;
         } else {
-            start = map_chunk(mapped, &gap);
+            start = segment_map_memory(mapped);
         }
         if (!start)
             return NULL;
@@ -147,7 +130,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     store_owner(&header->mapped_bytes, parts.mapped);
     header->chunk = start + offset;
     header->fresh = fresh;
-    header->flags = parts.spare ? PAGE_SPARE : gap ? PAGE_GAP : 0;
+    header->flags = parts.spare ? PAGE_SPARE : 0;
     header->stale_bytes = parts.fresh > offset ? parts.fresh - offset : 0;
     header->born = load_relaxed(&segment_clock);
     if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice has split the mapping into two areas */
@@ -169,16 +152,6 @@ void segment_huge_free(struct page *header) {
     segment_purge_when_due();
 }
 
-/* Resizes a chunk that has a gap within the mapping. */
-static struct page *resize_in_gap(struct page *header, size_t mapped) {
-    size_t old = header->mapped_bytes;
-    if (mapped < old)
-        os_give_back((char *)header + mapped, old - mapped);
-    store_owner(&header->mapped_bytes, mapped);
-    account_resized((int64_t)mapped - (int64_t)old);
-    return header;
-}
-
 struct page *segment_huge_resize(struct page *header, size_t bytes) {
     size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset;
@@ -187,8 +160,6 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     if (mapped == old)
         return header;
-    if (UNLIKELY(header->flags & PAGE_GAP))
-        return mapped <= SEGMENT_BYTES ? resize_in_gap(header, mapped) : NULL;
     if (mapped > old)
         old += huge_spare_use(header, mapped - old);
     else if (header->flags & PAGE_SPARE)

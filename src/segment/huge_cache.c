@@ -384,8 +384,6 @@ static bool part_is_usable(const struct page *header, size_t offset) {
 void huge_cache_put(struct page *header, bool plain) {
     size_t mapped = header->mapped_bytes, bytes = mapped, kept = 0;
     plain = plain && load_relaxed(&options.decay_ms) && part_is_usable(header, OS_PAGE_BYTES);
-    if (UNLIKELY(header->flags & PAGE_GAP))
-        bytes = SEGMENT_BYTES;
     lock_take(&global.lock);
     struct huge_cached *spare = header->flags & PAGE_SPARE ? spare_of(header) : NULL;
     if (spare)
@@ -482,8 +480,8 @@ bool segment_huge_shrink_to_spare(struct page *header, size_t bytes) {
     size_t offset = (size_t)(header->chunk - (char *)header);
     size_t mapped = align_up(bytes, OS_PAGE_BYTES) + offset, end = header->mapped_bytes - mapped;
     bool kept = false;
-    if (offset != HUGE_HEADER_BYTES || header->flags & PAGE_GAP ||
-        !load_relaxed(&options.decay_ms) || !part_is_usable(header, mapped))
+    if (offset != HUGE_HEADER_BYTES || !load_relaxed(&options.decay_ms) ||
+        !part_is_usable(header, mapped))
         return false;
     lock_take(&global.lock);
     if (cache_share(end) == end) {

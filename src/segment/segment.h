@@ -57,9 +57,6 @@ enum page_flag {
     PAGE_LISTED = 8,
     /* a page of kind PAGE_OWN is not used up: heap.own_free counts one OS page of it */
     PAGE_TAIL = 16,
-    /* A huge chunk: its mapping has SEGMENT_BYTES. The memory behind mapped_bytes, the gap, was
-     * never used, or has gone back to the kernel. */
-    PAGE_GAP = PAGE_TAIL,
     PAGE_EMERGENCY = 4, /* a huge chunk that is not accounted yet */
     PAGE_CHAINED = 64,  /* the blocks contain list nodes, see region/simple.h; never changes */
     PAGE_GUARDED = 32,  /* a span with an inaccessible end: region/guard.h */

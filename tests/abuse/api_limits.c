@@ -425,54 +425,6 @@ static void more_than_the_machine(void) {
     }
 }
 
-static size_t mappings_most(void) {
-    FILE *file = fopen("/proc/sys/vm/max_map_count", "r");
-    size_t most = 0;
-    CHECK(file && fscanf(file, "%zu", &most) == 1, "no max_map_count");
-    fclose(file);
-    return most;
-}
-
-/* Neighbours have other rights, so the kernel does not join them. */
-static bool map_apart(size_t i) {
-    int protection = i % 2 ? PROT_READ : PROT_READ | PROT_WRITE;
-    return mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED;
-}
-
-/* The kernel allows a process only some 65 000 mappings. A process with 19 000 large blocks may
- * have 48 000 of its own beside them. When it has used all of them up, its blocks keep their
- * contents, and their memory goes back to the kernel when they are freed. (glibc keeps it.) */
-static void mappings_used_up(void) {
-    enum { BLOCKS = 19000, FOR_BLOCKS = 17500, BYTES = 1100000 };
-    size_t most = mappings_most(), i = 0;
-    char **blocks = calloc(BLOCKS, sizeof *blocks);
-    if (most > 100000) /* so many mappings take too much memory */
-        return;
-    for (; i < most - FOR_BLOCKS; i++)
-        CHECK(map_apart(i), "no mapping %zu", i);
-    for (int k = 0; k < BLOCKS; k++) {
-        blocks[k] = malloc(opaque(BYTES));
-        CHECK(blocks[k], "no block %d", k);
-        blocks[k][0] = (char)k;
-    }
-    while (map_apart(i))
-        i++;
-    for (int k = 0; k < BLOCKS; k++) {
-        size_t bytes = k % 3 ? BYTES / 2 * (size_t)(k % 3) : 2 * BYTES;
-        char *resized = k % 2 ? realloc(blocks[k], bytes) : NULL;
-        blocks[k] = resized ? resized : blocks[k];
-        CHECK(blocks[k][0] == (char)k, "block %d lost its content", k);
-        if (k % 4 == 0)
-            free(blocks[k]);
-    }
-    for (int k = 0; k < BLOCKS; k++)
-        if (k % 4) {
-            CHECK(blocks[k][0] == (char)k, "block %d lost its content", k);
-            free(blocks[k]);
-        }
-    CHECK(rss_kib() < 64 << 10, "%ld KiB are left", rss_kib());
-}
-
 CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
            {"impossible-size", impossible_size},
            {"realloc-impossible-size", realloc_impossible_size},
@@ -482,5 +434,4 @@ CHECK_MAIN({"malloc-zero", malloc_zero}, {"free-null", free_null},
            {"growth-under-limit", growth_under_limit},
            {"out-of-memory-new-thread", out_of_memory_new_thread},
            {"small-address-space", small_address_space},
-           {"more-than-the-machine", more_than_the_machine},
-           {"!mappings-used-up", mappings_used_up})
+           {"more-than-the-machine", more_than_the_machine})

@@ -365,7 +365,7 @@ MUTANTS = {
         "    if (!start && !os_is_one_area(start, old_bytes)) {", ["content-marked-moved"]),
     "protected-ends-are-kept": (
         "src/segment/huge_cache.c",
-        "|| !part_is_usable(header, mapped))", ")",
+        "||\n        !part_is_usable(header, mapped))", ")",
         ["content-protected-large"]),
     "files-in-freed-mappings-are-kept": (
         "src/os/memory.c", "        if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i]",
