@@ -16,11 +16,12 @@
 /* A try takes some 40 us. */
 #define POSTPONE_NS 1000000000UL
 
-static struct {
-    bool examined;         /* atomic: no filter forbids the thread */
-    uint64_t examining_ns; /* atomic: when a thread began to find this out; 0: no thread does so */
-    uint64_t later_ns;     /* atomic: no try before this time */
-} permit FORK_PAGE;
+static bool examined FORK_PAGE; /* atomic: no filter forbids the thread */
+/* atomic: when a thread began to find this out; 0: no thread does so */
+static uint64_t examining_ns FORK_PAGE;
+/* Atomic: no try before this time. Not in FORK_PAGE, which has no room left, so a child writes it
+ * only if it is set. */
+static uint64_t later_ns START_PAGE;
 static uint32_t tries_apart; /* atomic */
 
 /* Tells whether a filter of system calls was there before the program started, and is not known to
@@ -45,23 +46,23 @@ static bool is_on_alternate_stack(void) {
 
 /* True if the caller is now the thread that examines the filters. */
 static bool begin_to_examine(void) {
-    uint64_t since = load_relaxed(&permit.examining_ns), now = os_now_exact_ns();
-    return now - since >= EXAMINE_NS && cas_acquire(&permit.examining_ns, &since, now);
+    uint64_t since = load_relaxed(&examining_ns), now = os_now_exact_ns();
+    return now - since >= EXAMINE_NS && cas_acquire(&examining_ns, &since, now);
 }
 
 bool permit_start(void) {
     if (load_full(&os_restricted))
         return false;
     bool never = load_relaxed(&tries_apart) > TRIES_APART;
-    if (!never && !load_relaxed(&permit.examined)) {
+    if (!never && !load_relaxed(&examined)) {
         if (!begin_to_examine())
             return false;
         enum sandbox found = examine();
         if (found == SANDBOX_LETS)
-            store_owner(&permit.examined, true);
+            store_owner(&examined, true);
         else if (found == SANDBOX_ASK_LATER)
             permit_postpone();
-        store_release(&permit.examining_ns, 0);
+        store_release(&examining_ns, 0);
         if (found == SANDBOX_ASK_LATER)
             return false;
         never = found == SANDBOX_FORBIDS;
@@ -77,20 +78,21 @@ bool permit_start(void) {
 }
 
 void permit_use(void) {
-    store_owner(&permit.examined, false);
+    store_owner(&examined, false);
 }
 
 void permit_postpone(void) {
-    store_owner(&permit.later_ns, os_now_ns() + POSTPONE_NS);
+    store_owner(&later_ns, os_now_ns() + POSTPONE_NS);
 }
 
 bool permit_is_postponed(void) {
-    uint64_t later = load_relaxed(&permit.later_ns);
+    uint64_t later = load_relaxed(&later_ns);
     return UNLIKELY(later) && os_now_ns() < later;
 }
 
 void permit_fork_child(void) {
-    store_owner(&permit.examined, false);
-    store_owner(&permit.examining_ns, 0);
-    store_owner(&permit.later_ns, 0);
+    store_owner(&examined, false);
+    store_owner(&examining_ns, 0);
+    if (UNLIKELY(load_relaxed(&later_ns)))
+        store_owner(&later_ns, 0);
 }

@@ -15,8 +15,9 @@
 static struct socket_path path START_PAGE;
 static uint32_t socket_pid FORK_PAGE; /* atomic: pid of the process that made the socket */
 struct held socket_listener FORK_PAGE = {.fd = -1};
-/* The process had no descriptor or no memory left when the thread wanted to make the socket. */
-static bool is_postponed FORK_PAGE;
+/* The process had no descriptor or no memory left when the thread wanted to make the socket. Not in
+ * FORK_PAGE, which has no room left, so a child writes it only if it is set. */
+static bool is_postponed START_PAGE;
 static struct { /* the root directory of the process when it made the socket */
     dev_t device;
     ino_t inode;
@@ -119,5 +120,6 @@ bool socket_wake(void) {
 void socket_forget(void) {
     socket_listener.fd = -1;
     store_owner(&socket_pid, 0);
-    is_postponed = false;
+    if (UNLIKELY(is_postponed))
+        is_postponed = false;
 }
