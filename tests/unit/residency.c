@@ -51,21 +51,29 @@ int ioctl(int file, unsigned long request, ...) {
     return (int)syscall(SYS_ioctl, file, request, argument);
 }
 
+static char *map(size_t bytes, int flags) {
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    return memory;
+}
+
+static struct residency_count count_of(struct residency *residency, const volatile char *memory,
+                                       size_t bytes) {
+    return residency_of(residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+}
+
 /* The kernel holds the lock of the address space during a call, and the process may wait. */
 Test(residency, one_call_looks_at_few_pages) {
     size_t bytes = 1UL << 35, written = 64 << 20;
     struct residency residency;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    cr_assert_neq(memory, MAP_FAILED);
+    char *memory = map(bytes, MAP_PRIVATE | MAP_NORESERVE);
     memset(memory, 1, written);
     cr_assert(residency_open(&residency, getpid()));
     if (!residency.scans)
         cr_skip("needs Linux 6.7");
     memset(&asked, 0, sizeof asked);
     asked.interrupted = 3;
-    struct residency_count count =
-        residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+    struct residency_count count = count_of(&residency, memory, bytes);
     cr_assert_eq(count.resident_bytes, (int64_t)written, "no piece is left out after EINTR");
     cr_assert_leq(asked.most_pages, 4096);
     cr_assert_leq(asked.most_span, 1UL << 30);
@@ -94,8 +102,7 @@ Test(residency, kernels_that_do_not_tell_guard_pages_are_scanned) {
 Test(residency, pages_in_memory_are_counted) {
     size_t bytes = 64 << 20, written = 0;
     struct residency residency;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(memory, MAP_FAILED);
+    char *memory = map(bytes, MAP_PRIVATE);
     cr_assert_eq(madvise(memory, bytes, MADV_NOHUGEPAGE), 0);
     /* many single pages at first, then 8 MiB without a gap */
     for (size_t at = 0; at < 2 * bytes / 4; at += 8 * KI, written += 4 * KI)
@@ -106,8 +113,7 @@ Test(residency, pages_in_memory_are_counted) {
     bool scans = residency.scans;
     for (int i = 0; i <= scans; i++) {
         residency.scans = i;
-        struct residency_count count =
-            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+        struct residency_count count = count_of(&residency, memory, bytes);
         cr_assert_eq(count.resident_bytes, (int64_t)written, "%ld instead of %zu bytes, way %d",
                      (long)count.resident_bytes, written, i);
         cr_assert_eq(count.swap_bytes, 0);
@@ -121,15 +127,13 @@ Test(residency, pages_in_memory_are_counted) {
 Test(residency, memory_of_a_file_is_no_huge_page) {
     size_t bytes = 8 << 20;
     struct residency residency;
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(memory, MAP_FAILED);
+    char *memory = map(bytes, MAP_SHARED);
     memset(memory, 1, bytes);
     cr_assert(residency_open(&residency, getpid()));
     bool scans = residency.scans;
     for (int i = 0; i <= scans; i++) {
         residency.scans = i;
-        struct residency_count count =
-            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+        struct residency_count count = count_of(&residency, memory, bytes);
         cr_assert_eq(count.resident_bytes, (int64_t)bytes, "way %d", i);
         cr_assert_eq(count.huge_bytes, 0, "way %d", i);
     }
@@ -140,10 +144,8 @@ Test(residency, memory_of_a_file_is_no_huge_page) {
 /* The page of zeros, which all processes share, is no memory of this process. */
 Test(residency, pages_of_zeros_are_not_resident) {
     size_t bytes = 8 << 20, half = bytes / 2;
-    volatile char *memory =
-        mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    volatile char *memory = map(bytes, MAP_PRIVATE);
     struct residency residency;
-    cr_assert_neq(memory, MAP_FAILED);
     cr_assert_eq(madvise((void *)memory, half, MADV_NOHUGEPAGE), 0);
     /* the kernel may map the huge page of zeros here */
     madvise((void *)(memory + half), half, MADV_HUGEPAGE);
@@ -153,8 +155,7 @@ Test(residency, pages_of_zeros_are_not_resident) {
     cr_assert(residency_open(&residency, getpid()));
     if (!residency.scans)
         cr_skip("needs Linux 6.7");
-    struct residency_count count =
-        residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+    struct residency_count count = count_of(&residency, memory, bytes);
     cr_assert_eq(count.resident_bytes, 4 * KI);
     cr_assert_eq(count.huge_bytes, 0);
     residency_close(&residency);
@@ -170,8 +171,7 @@ Test(residency, guard_pages_are_not_swapped) {
     cr_assert(!uname(&kernel) && sscanf(kernel.release, "%d.%d", &major, &minor) == 2);
     if (major < 6 || (major == 6 && minor < 16))
         cr_skip("needs Linux 6.16");
-    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(memory, MAP_FAILED);
+    char *memory = map(bytes, MAP_PRIVATE);
     if (madvise(memory, bytes / 2, 102 /* MADV_GUARD_INSTALL */))
         cr_skip("no guard pages here");
     memory[bytes / 2] = 1;
@@ -179,8 +179,7 @@ Test(residency, guard_pages_are_not_swapped) {
     bool scans = residency.scans;
     for (int i = 0; i <= scans; i++) {
         residency.scans = i;
-        struct residency_count count =
-            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + bytes);
+        struct residency_count count = count_of(&residency, memory, bytes);
         cr_assert_eq(count.swap_bytes, 0, "%ld, way %d", (long)count.swap_bytes, i);
         cr_assert_gt(count.resident_bytes, 0);
     }
@@ -193,8 +192,7 @@ Test(residency, many_small_mappings_need_few_pauses) {
     enum { MAPPINGS = 10000 };
     struct rusage before, after;
     struct residency residency;
-    char *memory = mmap(NULL, 4 * KI, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(memory, MAP_FAILED);
+    char *memory = map(4 * KI, MAP_PRIVATE);
     memory[0] = 1;
     cr_assert(residency_open(&residency, getpid()));
     bool scans = residency.scans;
@@ -202,7 +200,7 @@ Test(residency, many_small_mappings_need_few_pauses) {
         residency.scans = i;
         getrusage(RUSAGE_THREAD, &before);
         for (int k = 0; k < MAPPINGS; k++)
-            residency_of(&residency, (uintptr_t)memory, (uintptr_t)memory + 4 * KI);
+            count_of(&residency, memory, 4 * KI);
         getrusage(RUSAGE_THREAD, &after);
         cr_assert_lt(after.ru_nvcsw - before.ru_nvcsw, MAPPINGS / 2, "%ld pauses, way %d",
                      after.ru_nvcsw - before.ru_nvcsw, i);
