@@ -363,6 +363,9 @@ MUTANTS = {
     "mappings-of-several-areas-move": (
         "src/os/memory.c", "    if (!os_is_one_area(start, old_bytes)) {",
         "    if (!start && !os_is_one_area(start, old_bytes)) {", ["content-marked-moved"]),
+    "replays-outlive-their-views": (
+        "src/context/replay.c", "        paths->replays->changes[i].key = 0;", "        ;",
+        ["preload:oracle_templates"]),
     "protected-ends-are-kept": (
         "src/segment/huge_cache.c",
         "||\n        !part_is_usable(header, mapped))", ")",

@@ -28,6 +28,14 @@ test_oracle_gcc() {
     oracle 100 1000 cc1 "$(gcc -print-prog-name=cc1)" -quiet -O2 -fpreprocessed "$T/big.i" -o big.s
 }
 
+# Views are evicted while replays are noted, so notes of replays must be forgotten.
+test_oracle_templates() {
+    need g++
+    check g++ -std=c++17 -E -o "$T/templates.ii" "$programs_dir/templates.cpp"
+    oracle 23 50000 cc1plus "$(gcc -print-prog-name=cc1plus)" -quiet -std=c++17 -O1 \
+        -fpreprocessed "$T/templates.ii" -o "$T/templates.s"
+}
+
 test_oracle_python3() {
     PYTHONMALLOC=malloc oracle 100 1000 python3 "$PYTHON" "$programs_dir/python_json.py"
 }
