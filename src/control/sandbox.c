@@ -41,20 +41,16 @@ struct seccomp {
     bool later;            /* the file could not be read at this moment */
 };
 
-/* Text of /proc/PID/status, in a buffer of the caller. */
-struct status {
-    const char *text;
-};
-
 /* Atomic: the number of filters under which try_in_child found the control thread's calls
  * to be safe; 0: none found yet. A forked child under as many filters does not try the calls
  * again. */
 static int64_t filters_let;
 
-/* Returns the text behind the name `name` of a line of `status`; NULL: there is no such line. */
-static const char *status_line(const struct status *status, const char *name) {
+/* Returns the text behind the name `name` of a line of `status`, the text of /proc/PID/status.
+ * NULL: there is no such line. */
+static const char *status_line(const char *status, const char *name) {
     size_t length = text_length(name);
-    for (const char *at = status->text; *at; at++)
+    for (const char *at = status; *at; at++)
         if (*at == '\n' && __builtin_strncmp(at + 1, name, length) == 0)
             return at + 1 + length;
     return NULL;
@@ -68,8 +64,7 @@ static const char *skip_gap(const char *at) {
 
 /* Reads the first `count` numbers in the line of `status` that begins with `name`. False: there is
  * no such line. */
-static bool status_numbers(const struct status *status, const char *name, int64_t *numbers,
-                           unsigned count) {
+static bool status_numbers(const char *status, const char *name, int64_t *numbers, unsigned count) {
     const char *at = status_line(status, name);
     for (unsigned i = 0; at && i < count; i++)
         for (at = skip_gap(at), numbers[i] = 0; *at >= '0' && *at <= '9'; at++)
@@ -79,7 +74,7 @@ static bool status_numbers(const struct status *status, const char *name, int64_
 
 /* Reads the hexadecimal number in the line of `status` that begins with `name`. False: there is no
  * such line. */
-static bool status_bits(const struct status *status, const char *name, uint64_t *bits) {
+static bool status_bits(const char *status, const char *name, uint64_t *bits) {
     const char *at = status_line(status, name);
     *bits = 0;
     if (!at)
@@ -280,9 +275,8 @@ bool sandbox_keeps_root(void) {
     os_syscall(SYS_getresuid, (long)&own[0], (long)&own[1], (long)&own[2], 0, 0, 0);
     if (own[0] && own[1] && own[2])
         return false;
-    const struct status status = {room};
     return os_read_file("/proc/self/status", room, sizeof room) > 0 &&
-           status_numbers(&status, "Uid", users, 3) && users[0] && users[1] && users[2];
+           status_numbers(room, "Uid", users, 3) && users[0] && users[1] && users[2];
 }
 
 /* The capabilities 0 to 31, or 32 to 63, as capget and capset have them. */
@@ -302,9 +296,8 @@ void sandbox_drop_capabilities(void) {
     if (OS_FAILED(os_syscall(SYS_capget, (long)&header, (long)own, 0, 0, 0, 0)) ||
         !(own[0].permitted | own[1].permitted))
         return;
-    const struct status status = {room};
     if (os_read_file("/proc/self/status", room, sizeof room) <= 0 ||
-        !status_bits(&status, "CapPrm", &permitted))
+        !status_bits(room, "CapPrm", &permitted))
         return;
     uint64_t before = (uint64_t)own[1].permitted << 32 | own[0].permitted;
     if (!(before & ~permitted))
