@@ -260,7 +260,8 @@ def recording_tells_an_exit():
 @test
 def recording_of_a_program_that_leaves_its_root_and_user_at_once():
     """A server of root that changes its root directory and its user as its first act has a
-    recording, although it could not make a file in the directory any more."""
+    recording, although it could not make a file in the directory any more. Its resident set is
+    not known if the moment comes after the change, because /proc is then out of reach."""
     if os.geteuid() != 0:
         raise Skip("needs root to chroot")
     program = harness.build_program("tests/control/confined.c")
@@ -273,7 +274,8 @@ def recording_of_a_program_that_leaves_its_root_and_user_at_once():
         check_equal(len(files), 1, f"recordings: {os.listdir(directory)}")
         path = os.path.join(directory, files[0])
         report = postmortem_of(path)
-        check(report["moments"] and report["moments"][0]["rss_bytes"] > 0, report)
+        check(report["moments"] and report["moments"][0]["requested_bytes"] >= 0, report)
+        check(report["moments"][0]["rss_bytes"] != 0, report)
         check(report["ended"] in ("killed", "unknown"), report["ended"])
 
 
