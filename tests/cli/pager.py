@@ -77,7 +77,7 @@ def pager_that_is_missing_or_leaves():
     verb's."""
     with harness.runtime_dir() as runtime, scratch() as directory:
         file = os.path.join(directory, "snapshot")
-        with Target([build_program("tests/diagnosis/planted.cc"), "survivors"], runtime,
+        with Target([harness.build_planted(), "survivors"], runtime,
                     MEMCTX_CONTROL="eager") as live:
             check_equal(live.hear(60), "look", "what the program says")
             live.wait_socket()

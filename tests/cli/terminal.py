@@ -146,7 +146,7 @@ def no_binary_on_a_terminal():
 @test
 def doctor_fits_the_terminal():
     """doctor breaks lines at the terminal's width, and colours only the severity."""
-    program = build_program("tests/diagnosis/planted.cc")
+    program = harness.build_planted()
     with harness.runtime_dir() as runtime, Target([program, "survivors"], runtime,
                                                   MEMCTX_CONTROL="eager") as live:
         check_equal(live.hear(60), "look", "what the program says")

@@ -2,112 +2,17 @@
 // planted - ordinary programs, each with one fault or none. `planted CASE [WRAPPER]` prints "look"
 // and waits for a line at each point where doctor is to look at it. It ends at the end of its
 // input. WRAPPER is the function that it allocates with. The tests know the faults; this program
-// tells memctx nothing about them.
+// tells memctx nothing about them. planted_growth.cc has further cases.
+#include "planted.h"
+
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-#include <new>
-#include <string>
-#include <utility>
-#include <vector>
-
-#define APART __attribute__((noinline, noipa))
-
-// --- how the program asks for memory ------------------------------------------------------
-
-enum class Wrapper { malloc, xmalloc, op_new, strdup };
-static Wrapper wrapper = Wrapper::malloc;
-static char pattern[1 << 20];
-
-APART static void *xmalloc(size_t size) {
-    void *block = std::malloc(size);
-    if (!block)
-        std::abort();
-    return block;
-}
-
-APART static char *get_by(Wrapper by, size_t size) {
-    if (by == Wrapper::xmalloc)
-        return static_cast<char *>(xmalloc(size));
-    if (by == Wrapper::op_new)
-        return static_cast<char *>(::operator new(size));
-    // The end of `pattern` is a string that has `size` bytes with its NUL.
-    return strdup(pattern + sizeof pattern - size);
-}
-
-// Inlined, so that with Wrapper::malloc the calling function is the site.
-__attribute__((always_inline)) static inline char *get(size_t size) {
-    char *block =
-        wrapper == Wrapper::malloc ? static_cast<char *>(std::malloc(size)) : get_by(wrapper, size);
-    memset(block, 1, size);
-    return block;
-}
-
-static void put(char *block) {
-    if (wrapper == Wrapper::op_new)
-        ::operator delete(block);
-    else
-        std::free(block);
-}
-
-static uint64_t state = 88172645463325252U;
-static uint64_t dice(uint64_t below) {
-    state ^= state << 13;
-    state ^= state >> 7;
-    state ^= state << 17;
-    return state % below;
-}
-
-static void look() {
-    char line[100];
-    puts("look");
-    fflush(stdout);
-    if (!fgets(line, sizeof line, stdin))
-        _exit(0);
-}
-
-template <typename T> static void shuffle(std::vector<T> &items) {
-    for (size_t i = items.size(); i > 1; i--)
-        std::swap(items[i - 1], items[dice(i)]);
-}
-
-// --- work that the cases share, which leaves no memory behind ---------------------------
-
-APART static char *parse_header(size_t size) {
-    char *header = get(size);
-    header[0] = 'h';
-    return header;
-}
-
-APART static char *render_page(size_t size) {
-    char *page = get(size);
-    page[0] = 'p';
-    return page;
-}
-
-static void serve(int requests) {
-    for (int i = 0; i < requests; i++) {
-        char *parts[20];
-        for (auto &part : parts)
-            part = dice(3) ? parse_header(20 + dice(200)) : render_page(500 + dice(3000));
-        for (auto &part : parts)
-            put(part);
-    }
-}
-
-APART static char *cache_store(size_t size) {
-    char *entry = get(size);
-    entry[0] = 'c';
-    return entry;
-}
+Wrapper wrapper = Wrapper::malloc;
+char pattern[1 << 20];
+uint64_t dice_state = 88172645463325252U;
 
 // --- the cases --------------------------------------------------------------------------------
 
@@ -444,61 +349,6 @@ static void thrashing() { // 70 MB in 700 chunks, made and freed 60 times
     look();
 }
 
-// A tree that is built by recursion: each node has a call path of its own.
-struct Node {
-    Node *left, *right;
-    char *label;
-};
-
-APART static char *node_label() {
-    return get(900);
-}
-
-APART static Node *build(int levels) {
-    Node *node = new Node{nullptr, nullptr, node_label()};
-    if (levels > 0) {
-        node->left = build(levels - 1);
-        node->right = build(levels - 1);
-    }
-    return node;
-}
-
-static void prune(Node *node) { // frees the labels of 19 nodes of 20
-    if (!node)
-        return;
-    if (dice(20)) {
-        put(node->label);
-        node->label = nullptr;
-    }
-    prune(node->left);
-    prune(node->right);
-}
-
-static void recursion() {
-    Node *tree = build(15);
-    prune(tree);
-    look();
-}
-
-APART static void visit(Node *node) { // leaks a label on a random path of the tree
-    if (dice(4) == 0) {
-        node_label();
-        return;
-    }
-    if (node->left)
-        visit(dice(2) ? node->left : node->right);
-}
-
-static void leaky_recursion() {
-    Node *tree = build(12);
-    for (int i = 0; i < 4; i++) {
-        for (int k = 0; k < 4000; k++)
-            visit(tree);
-        serve(500);
-        look();
-    }
-}
-
 // --- cases in which the test applies a remedy ---------------------------------------------------
 
 static void work_until_told() { // like a server: works and pauses, until a line comes
@@ -654,288 +504,14 @@ static void handed() { // two threads allocate; the first frees half of the seco
     work_until_told();
 }
 
-// --- growth other than equally many new chunks in each interval -------------------------------
-
-APART static void log_append(char *&log, size_t &size, size_t bytes) {
-    log = static_cast<char *>(std::realloc(log, size + bytes));
-    memset(log + size, 'l', bytes);
-    size += bytes;
-}
-
-static void one_buffer() { // one chunk that grows by realloc
-    char *log = nullptr;
-    size_t size = 0;
-    for (int round = 0; round < 5; round++) {
-        for (int i = 0; i < 400; i++) {
-            log_append(log, size, 10000);
-            serve(2);
-        }
-        look();
-    }
-}
-
-APART static char *picture_keep() {
-    char *picture = get(3 << 20);
-    picture[0] = 'p';
-    return picture;
-}
-
-static void few_large() { // one more large chunk in each round
-    for (int round = 0; round < 5; round++) {
-        picture_keep();
-        serve(20000);
-        look();
-    }
-}
-
-APART static void record_widen(char *&record, size_t &size, size_t bytes) {
-    record = static_cast<char *>(std::realloc(record, size + bytes));
-    memset(record + size, 'r', bytes);
-    size += bytes;
-}
-
-static void wider() { // a fixed number of records, each of which grows
-    std::vector<char *> records(5000);
-    std::vector<size_t> sizes(5000);
-    for (int round = 0; round < 5; round++) {
-        for (size_t i = 0; i < records.size(); i++)
-            record_widen(records[i], sizes[i], 300 + dice(200));
-        serve(10000);
-        look();
-    }
-}
-
-APART static char *order_open() {
-    char *order = get(1000);
-    order[0] = 'o';
-    return order;
-}
-
-// Opens or closes orders until there are `count`. With `forgets`, one of ten closed orders leaks.
-static void trade(std::vector<char *> &orders, size_t count, bool forgets) {
-    while (orders.size() < count)
-        orders.push_back(order_open());
-    while (orders.size() > count) {
-        if (!forgets || dice(10))
-            put(orders.back());
-        orders.pop_back();
-    }
-    serve(3000);
-}
-
-static void waves() { // a load that rises and falls, and orders that leak
-    std::vector<char *> orders;
-    static const size_t load[] = {2000, 9000, 20000, 9000};
-    for (int round = 0; round < 15; round++) {
-        trade(orders, load[round % 4], true);
-        look();
-    }
-}
-
-static void one_dip() { // the number of orders falls once, by a tenth
-    std::vector<char *> orders;
-    static const size_t load[] = {4000, 9000, 15000, 13500, 20000, 26000, 31000};
-    for (size_t count : load) {
-        trade(orders, count, false);
-        look();
-    }
-}
-
-// --- healthy ones -------------------------------------------------------------------------------
-
-static void full_cache() { // a large cache that is full; entries are replaced
-    std::vector<char *> cache(300000);
-    for (auto &entry : cache)
-        entry = cache_store(300);
-    for (int round = 0; round < 4; round++) {
-        for (int i = 0; i < 300000; i++) {
-            char *&entry = cache[dice(cache.size())];
-            put(entry);
-            entry = cache_store(300);
-        }
-        look();
-    }
-}
-
-static void steady() { // a server that keeps no memory
-    for (int round = 0; round < 4; round++) {
-        serve(50000);
-        look();
-    }
-}
-
-static void table() { // 201 large chunks, all of them written
-    char *all = get(512 << 10);
-    std::vector<char *> rows;
-    for (int i = 0; i < 200; i++)
-        rows.push_back(get(512 << 10));
-    all[0] = 1;
-    look();
-}
-
-static void grows_and_stays() { // grows in the first round only
-    std::vector<char *> cache;
-    for (int round = 0; round < 4; round++) {
-        if (round == 0)
-            for (int i = 0; i < 100000; i++)
-                cache.push_back(cache_store(500));
-        serve(10000);
-        look();
-    }
-}
-
-static void filling_cache() { // random keys: the cache grows ever more slowly
-    std::vector<char *> cache(100000);
-    for (int round = 0; round < 4; round++) {
-        for (int i = 0; i < 200000; i++) {
-            char *&entry = cache[dice(cache.size())];
-            if (entry)
-                put(entry);
-            entry = cache_store(100 + dice(200));
-        }
-        look();
-    }
-}
-
-static void sawtooth() { // a load that rises and falls each day, with an early peak
-    std::vector<char *> orders;
-    static const size_t load[] = {3000, 30000, 2000, 12000, 2500, 14000, 3000, 16000, 3500, 18000};
-    for (size_t count : load) {
-        trade(orders, count, false);
-        look();
-    }
-}
-
-static void days() { // nearly the same load each day
-    std::vector<char *> orders;
-    static const size_t load[] = {3000, 9000, 20000, 9000};
-    for (int round = 0; round < 14; round++) {
-        trade(orders, load[round % 4] + dice(200), false);
-        look();
-    }
-}
-
-APART static char *word_learn(size_t size) {
-    char *word = get(size);
-    word[0] = 'w';
-    return word;
-}
-
-// The chance that a word of a text is new falls with the number of words that were read. Words are
-// never forgotten, so their number grows with the logarithm of the text.
-static void vocabulary() {
-    uint64_t read = 0;
-    for (int round = 0; round < 6; round++) {
-        for (int i = 0; i < 40000; i++, read++) {
-            if (dice(20000 + read) < 20000)
-                word_learn(200);
-            serve(i % 20 == 0);
-        }
-        usleep(600000); // a round takes longer than a look, on a busy machine, too
-        look();
-    }
-}
-
-// Like vocabulary, but the first look comes after 240 000 words.
-static void late_vocabulary() {
-    uint64_t read = 0;
-    for (int round = -5; round < 5; round++) {
-        for (int i = 0; i < 40000; i++, read++) {
-            if (dice(20000 + read) < 20000)
-                word_learn(200);
-            serve(i % 20 == 0);
-        }
-        if (round < 0)
-            continue;
-        usleep(600000);
-        look();
-    }
-}
-
-APART static char *table_load() {
-    char *row = get(400);
-    row[0] = 't';
-    return row;
-}
-APART static char *row_refresh() {
-    char *row = get(400);
-    row[0] = 'f';
-    return row;
-}
-
-static void reloaded() { // rows are loaded on one path and replaced on another
-    std::vector<char *> rows(40000);
-    for (auto &row : rows)
-        row = table_load();
-    size_t next = 0;
-    for (int round = 0; round < 5; round++) {
-        for (int i = 0; i < 6000; i++, next++) {
-            char *&row = rows[next % rows.size()];
-            put(row);
-            row = row_refresh();
-        }
-        serve(5000);
-        look();
-    }
-}
-
-static void map_of_strings() {
-    std::map<std::string, std::string> map;
-    for (int i = 0; i < 300000; i++)
-        map["a key of some length " + std::to_string(i)] = std::string(60 + i % 100, 'v');
-    look();
-}
-
-static void small() {
-    look();
-}
-
-struct Case {
-    const char *name;
-    void (*run)();
+static const Case planted_cases[] = {
+    {"survivors", survivors}, {"columns", columns},     {"phases", phases},     {"behind", behind},
+    {"slow-leak", slow_leak}, {"leak", leak},           {"doubling", doubling}, {"pool", pool},
+    {"above", above},         {"temporary", temporary}, {"drip", drip},         {"mapped", mapped},
+    {"plugins", plugins},     {"thrashing", thrashing}, {"sparse", sparse},     {"among", among},
+    {"padded", padded},       {"queued", queued},       {"handed", handed},     {nullptr, nullptr},
 };
-
 int main(int argc, char **argv) {
-    static const Case cases[] = {
-        {"survivors", survivors},
-        {"columns", columns},
-        {"phases", phases},
-        {"behind", behind},
-        {"slow-leak", slow_leak},
-        {"leak", leak},
-        {"doubling", doubling},
-        {"pool", pool},
-        {"above", above},
-        {"temporary", temporary},
-        {"drip", drip},
-        {"mapped", mapped},
-        {"plugins", plugins},
-        {"thrashing", thrashing},
-        {"recursion", recursion},
-        {"leaky-recursion", leaky_recursion},
-        {"one-buffer", one_buffer},
-        {"few-large", few_large},
-        {"wider", wider},
-        {"waves", waves},
-        {"one-dip", one_dip},
-        {"sawtooth", sawtooth},
-        {"days", days},
-        {"vocabulary", vocabulary},
-        {"late-vocabulary", late_vocabulary},
-        {"reloaded", reloaded},
-        {"filling-cache", filling_cache},
-        {"sparse", sparse},
-        {"among", among},
-        {"padded", padded},
-        {"queued", queued},
-        {"handed", handed},
-        {"full-cache", full_cache},
-        {"steady", steady},
-        {"table", table},
-        {"grows-and-stays", grows_and_stays},
-        {"map-of-strings", map_of_strings},
-        {"small", small},
-    };
     static const char *const wrappers[] = {"malloc", "xmalloc", "new", "strdup"};
     /* Otherwise the first read would allocate a buffer at any moment after "look", and two dumps of
      * a program that stands still would differ. */
@@ -945,11 +521,12 @@ int main(int argc, char **argv) {
     for (int i = 0; argc > 2 && i < 4; i++)
         if (!strcmp(argv[2], wrappers[i]))
             wrapper = static_cast<Wrapper>(i);
-    for (const Case &one : cases)
-        if (argc > 1 && !strcmp(argv[1], one.name)) {
-            one.run();
-            return 0;
-        }
+    for (const Case *cases : {planted_cases, growth_cases})
+        for (const Case *one = cases; argc > 1 && one->name; one++)
+            if (!strcmp(argv[1], one->name)) {
+                one->run();
+                return 0;
+            }
     fprintf(stderr, "planted: no such case\n");
     return 2;
 }

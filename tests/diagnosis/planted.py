@@ -85,7 +85,7 @@ def found_at(target, count, ask=doctor):
 
 
 def planted(directory, *arguments, **extra):
-    program = harness.build_program("tests/diagnosis/planted.cc")
+    program = harness.build_planted()
     return Target([program, *arguments], directory, MEMCTX_CONTROL="eager", **extra)
 
 

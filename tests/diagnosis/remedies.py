@@ -300,7 +300,7 @@ def rules_of_a_running_program():
 @test
 def rules_of_memctx_run():
     with runtime_dir() as directory:
-        program = harness.build_program("tests/diagnosis/planted.cc")
+        program = harness.build_planted()
         env = harness.clean_env(XDG_RUNTIME_DIR=directory, MEMCTX_RULES="first=aset")
         done = subprocess.run([harness.CLI, "run", "--rule", "second=slab", "--rule", "third", "--",
                                program], env=env, check=False,

@@ -310,9 +310,9 @@ def first_line_is_the_verdict():
     for case, arguments, expected in (
             (planted, ("survivors",),
              rf"{number} resident, {number} in use: {number} of free memory are held by \d+ live "
-             r"chunks \(\S+, planted.cc:\d+\)"),
+             r"chunks \(\S+, planted.h:\d+\)"),
             (planted, ("above",), rf"{number} resident, {number} in use: {number} are lost between "
-                                  r".* \(get, planted.cc:\d+\)"),
+                                  r".* \(get, planted.h:\d+\)"),
             (planted, ("small",),
              rf"{number} resident, {number} in use: no memory problem was found"),
             (planted, ("mapped",), rf"{number} resident, {number} in use: no memory problem was "
@@ -440,7 +440,7 @@ def no_command_for_a_process_that_cannot_act():
     space is quoted."""
     acts = r"kill -USR1 \d+|memctx (trim|set|isolate) \d+"
     with runtime_dir() as directory:
-        program = shutil.copy(harness.build_program("tests/diagnosis/planted.cc"),
+        program = shutil.copy(harness.build_planted(),
                               os.path.join(directory, "node"))
         file = os.path.join(directory, "my file.mctx")
         with Target([program, "mapped"], directory, MEMCTX_CONTROL="eager") as target:

@@ -113,6 +113,12 @@ def build_one(source, name, flags):
     return target
 
 
+def build_planted():
+    """The program planted of tests/diagnosis, whose cases several suites use."""
+    return build_program("tests/diagnosis/planted.cc",
+                         flags=[os.path.join(ROOT, "tests/diagnosis/planted_growth.cc")])
+
+
 # --- running --------------------------------------------------------------------------------
 
 
