@@ -55,7 +55,8 @@
 /* Atomic: counts the sweeps after which contexts are marked cold, nodes wait to be removed, or an
  * old table of children waits to be freed. */
 INTERNAL uint32_t evict_round;
-/* Atomic: true when no control thread sweeps: the next thread that looks up a path sweeps. */
+/* Atomic: true when a sweep is due that the control thread has not made in time: the next thread
+ * that looks up a path sweeps. */
 INTERNAL uint32_t evict_alone;
 INTERNAL uint64_t evict_views_all; /* atomic: counts the views that were ever evicted */
 

@@ -12,8 +12,10 @@
  * enum wire_status, with the result or the reason in `text`. */
 uint32_t place_run(const struct wire_contexts_request *request, struct text *text);
 /* Gives empty memory of all heaps, or of the pages of some contexts, back to the kernel. First
- * collects chunks that other threads freed, for up to a second; then waits until the program's
- * threads have trimmed their heaps, for up to 40 ms (all heaps) or 250 ms (some contexts). */
+ * trims the heaps without a thread, and collects chunks that other threads freed, for up to a
+ * second. Then waits until the program's threads have trimmed their heaps, for up to 40 ms (all
+ * heaps) or 250 ms (some contexts). Last, punches the pages of threads that have not, for up to two
+ * seconds. */
 uint32_t trim_run(const struct wire_contexts_request *request, struct answer *answer);
 /* Keeps a text of the command in the process, and shows it in each later dump. */
 uint32_t note_run(const char *body, struct text *text);

@@ -19,10 +19,10 @@ struct mark_writer {
     uint64_t bytes, limit; /* bytes of the chunks, so far and at most */
     uint64_t needed;       /* bytes of the chunks that all entries would need */
     uint32_t used;         /* bytes used in the last of the needed chunks */
-    uint64_t
-        alone[MARK_CLASSES]; /* for each class, the bytes of its entries if each began a chunk */
-    unsigned least;          /* entries of a lower class are left out */
-    uint64_t spare;          /* bytes left for entries of the class `least` */
+    /* for each class, the bytes of its entries if each began a chunk */
+    uint64_t alone[MARK_CLASSES];
+    unsigned least; /* entries of a lower class are left out */
+    uint64_t spare; /* bytes left for entries of the class `least` */
     struct wire_left_out left_out;
     bool failed; /* out of memory */
 };

@@ -17,6 +17,8 @@
 #include "figures/pieces.h"
 
 struct page;
+struct segment;
+
 /* Returns the smallest slack (block size less requested size) of the live blocks of a page that
  * belongs to one context, in units of 16 bytes, rounded down. With blocks of exactly the requested
  * sizes (policy slab) each block would be smaller by at least this slack. */
@@ -26,7 +28,6 @@ uint8_t pages_spare_units(const struct page *page, const char *start);
  * returned false; 0: all pages were visited. `resident`: the vector from os_resident_vector. With
  * the vector, pages are skipped whose headers were given back to the kernel, because a read would
  * map the headers again. `resident` NULL: every header is read. */
-struct segment;
 unsigned pages_each(const struct segment *segment, unsigned from, const unsigned char *resident,
                     bool (*visit)(const struct page *page, const char *start, void *context),
                     void *context);

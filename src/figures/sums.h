@@ -16,7 +16,7 @@
 
 #include "base/base.h"
 
-/* The sums of one context over all heaps, at one moment. */
+/* The sums of one context over all heaps. */
 struct sum {
     int64_t allocs, frees, live_bytes, requested_cum_bytes; /* since the start */
     /* The values at the last `memctx reset`, which dumps subtract. */

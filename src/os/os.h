@@ -37,7 +37,7 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
-/* Gives memory back to the kernel whose contents are zero or do not matter. Where the kernel
+/* Gives memory back to the kernel. Its contents are zero or do not matter. Where the kernel
  * refuses, nothing happens. */
 void os_give_back(void *start, size_t bytes);
 /* Makes memory writable, or read-only again: the memory of a loaded object (only at the start), or
@@ -203,7 +203,8 @@ uintptr_t lock_self(void);
 /* Writes to as much stack as a thread uses while it walks its stack under a lock. So a stack that
  * is too small overflows now, and not while the thread holds the lock. */
 void lock_reach_for_walk(void);
-/* Does so for the start of the control thread, with which the thread then blocks all signals. */
+/* Writes to as much stack as the start of the control thread uses, which runs with all signals
+ * blocked. */
 void lock_reach_for_control(void);
 /* Makes the lock free in a forked child, whichever thread held it. */
 void lock_reset(struct lock *lock);

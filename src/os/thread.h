@@ -34,9 +34,9 @@ bool os_thread_start(struct os_thread *thread, char *stack, size_t bytes, int (*
 /* Returns when the thread has ended and its stack is free, or if this process has no such thread.
  */
 void os_thread_join(const struct os_thread *thread);
-/* Called by the new thread, which has inherited policy, priorities, timer slack and processors of
- * the thread that started it. Takes ordinary ones, and the processors of the program's first
- * thread. */
+/* Called by the new thread, which has inherited scheduling from the thread that started it. Gives
+ * up a real-time policy, a real-time I/O class, a nice value below 0 and a timer slack below the
+ * kernel's default, and takes the processors of the program's first thread. */
 void os_thread_take_ordinary_place(void);
 
 #endif

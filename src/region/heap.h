@@ -6,7 +6,8 @@
  * counts in its views. Other threads write only atomic words of the heap. A visitor writes more,
  * but the owner waits for it (heap_await). So the owner needs no lock and no atomic
  * read-modify-write. When the thread exits, the heap is parked, and the next new thread adopts the
- * heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock meanwhile.
+ * heap with all its pages. A thread that frees a chunk of a parked heap holds heap->lock meanwhile,
+ * or, if the lock is taken, leaves the chunk to be collected later (region/remote.c).
  * The shared heap is always used under its lock: by threads that have allocated little so far
  * (api/thread.c), by threads whose end was already noticed (thread_exits) and by signal handlers
  * that interrupt the allocator.

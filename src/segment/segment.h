@@ -171,8 +171,7 @@ struct segment_link {
 
 /* The fields of a segment are stored in the place of the header of slice 1, because no page can
  * start at that slice. A program may free a wild pointer into slice 1. So the fields of struct page
- * that say whose the page is, of which kind it is, and where it starts, are 0 here, as in the
- * header of slice 0. */
+ * that name a page's heap, its kind and its first slice are 0 here, as in the header of slice 0. */
 struct segment_state {
     uint64_t dirty_ns; /* when the oldest dirty slice became dirty */
     uint64_t no_heap;  /* 0, in the place of page.heap */
