@@ -285,7 +285,8 @@ static bool add_part(struct reading *reading, enum part_kind kind, const struct 
     struct config *config = reading->config;
     unsigned number = 1;
     if (config->count == CONFIG_PARTS_MAX)
-        return fail_at(reading, table->line, "there are more than %d parts", CONFIG_PARTS_MAX);
+        return fail_at(reading, table->line, "there are more than %d parts; take some tables out",
+                       CONFIG_PARTS_MAX);
     for (size_t i = 0; i < config->count; i++)
         number += strcmp(config->parts[i].words[0], part_names[kind]) == 0;
     struct config_part *part = &config->parts[config->count++];

@@ -183,7 +183,7 @@ static bool read_number(struct reader *reader, struct toml_value *value) {
         if (!digit && !between && !(i == 0 && start))
             return fail(reader, "this is no whole number; quote a text: key = \"text\"");
         if (!between && to - digits == (ptrdiff_t)sizeof digits - 1)
-            return fail(reader, "this number is too large");
+            return fail(reader, "this number is too large; write a smaller one");
         if (!between)
             *to++ = from[i];
     }
@@ -191,7 +191,7 @@ static bool read_number(struct reader *reader, struct toml_value *value) {
     if (length == start || (from[start] == '0' && length > start + 1))
         return fail(reader, "a whole number has digits and does not begin with 0");
     if (to - digits > 18)
-        return fail(reader, "this number is too large");
+        return fail(reader, "this number is too large; write a smaller one");
     value->number = strtoll(digits, NULL, 10);
     reader->at += length;
     return true;
@@ -220,7 +220,7 @@ static bool read_value(struct reader *reader, struct toml_value *value) {
     if (*reader->at == '{')
         return fail(reader, "inline tables are not read here; give the table a head: [name]");
     if (*reader->at == '\0' || strchr("\r\n#", *reader->at))
-        return fail(reader, "the key has no value");
+        return fail(reader, "the key has no value; write KEY = VALUE");
     return read_number(reader, value);
 }
 
@@ -298,8 +298,8 @@ static bool check_text(struct reader *reader, const char *text, size_t length) {
         unsigned char byte = (unsigned char)text[at];
         bool line_end = byte == '\n' || (byte == '\r' && text[at + 1] == '\n');
         if (step == 0 || byte == 0x7f || (byte < ' ' && byte != '\t' && !line_end))
-            return fail(reader,
-                        step == 0 ? "the file is not UTF-8" : "the file has a control character");
+            return fail(reader, step == 0 ? "the file is not UTF-8; write it in UTF-8"
+                                          : "the file has a control character; remove it");
         reader->line += byte == '\n';
     }
     reader->line = 1;
@@ -310,8 +310,9 @@ bool toml_parse(struct toml *toml, const char *text, size_t length, struct toml_
     char *copy = cli_format("%.*s", (int)length, text);
     struct reader reader = {.at = copy, .line = 1, .toml = toml, .error = error};
     *toml = (struct toml){0};
-    bool good = strlen(copy) == length ? check_text(&reader, text, length)
-                                       : fail(&reader, "the file has a byte of the value 0");
+    bool good = strlen(copy) == length
+                    ? check_text(&reader, text, length)
+                    : fail(&reader, "the file has a byte of the value 0; remove it");
     if (good)
         skip_lines(&reader);
     while (good && *reader.at != '\0') {
