@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import struct
 import subprocess
@@ -17,13 +18,19 @@ from clitest import CLI, scratch, succeed, target
 EXACT = re.compile(r"\b\d{5,}\b")  # an exact number of bytes
 
 
-def read_all(master):
-    """Returns what a command writes to a terminal until it has closed the terminal."""
+def read_all(process, master, slave):
+    """Returns what a process writes to a terminal. Closes `slave` only after the process has ended:
+    if the last descriptor were closed while this function reads, the kernel could answer the read
+    with EIO before it has handed over the last lines."""
     text = b""
+    while process.poll() is None:
+        if select.select([master], [], [], 0.01)[0]:
+            text += os.read(master, 65536)
+    os.close(slave)
     while True:
         try:
             part = os.read(master, 65536)
-        except OSError:  # EIO: the command has closed the terminal
+        except OSError:  # EIO: nothing is left
             return text
         if not part:
             return text
@@ -39,8 +46,7 @@ def on_terminal(*words, env=None, columns=80, code=0, warned="", **extra):
     env = {**(env or clean_env()), "TERM": "xterm", "PAGER": "cat", **extra}
     with subprocess.Popen([CLI, *map(str, words)], stdin=subprocess.DEVNULL, stdout=slave,
                           stderr=subprocess.PIPE, env=env) as process:
-        os.close(slave)
-        text = read_all(master)
+        text = read_all(process, master, slave)
         error = re.sub("memctx: removed .* stale sockets?\n", "", process.stderr.read().decode())
     os.close(master)
     check_equal(process.returncode, code, f"memctx {words}: {error}")
@@ -111,9 +117,8 @@ def progress_of(live, columns, term):
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     with subprocess.Popen([CLI, "export", str(live.pid), "--pprof", "/dev/null", "--seconds", "2"],
                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave,
-                          env={**live.cli_env, "TERM": term}):
-        os.close(slave)
-        text = read_all(master)
+                          env={**live.cli_env, "TERM": term}) as process:
+        text = read_all(process, master, slave)
     os.close(master)
     return text.decode()
 
