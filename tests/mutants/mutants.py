@@ -1012,11 +1012,16 @@ MUTANTS = {
         ["unit:cfi/code_in_which_every_call_has_one_rule"]),
     "replays-believe-the-stack": (
         "src/context/replay.c", "                       : all_hold(stack, stay)))\n",
-        "                       : true))\n", ["tables:trees-below-two-callers"]),
+        "                       : true))\n",
+        ["unit:paths/replays_compare_the_frames_further_out"]),
+    "replays-believe-the-stack-with-rbp": (
+        "src/context/replay.c", "    if (LIKELY(all_hold(stack, i)))", "    if (1)",
+        ["unit:paths/replays_compare_the_frames_further_out_with_frame_pointers"]),
     "replays-take-an-unmoved-stack-unread": (
         "src/context/replay.c", " == last->address &&\n"
                                 "        all_hold(stack, (int)stack->count - 1))",
-        " == last->address)", ["tables:trees-below-two-callers"]),
+        " == last->address)", ["tables:trees-below-two-callers",
+                               "unit:paths/replays_compare_the_frames_further_out"]),
     "replays-need-no-room": (
         "src/context/replay.c", "        if (UNLIKELY(!has_room(stack, stay, change)) ||",
         "        if (0 ||",

@@ -5,4 +5,5 @@
 #define LINKED_SHAPES
 #define shapes_run linked_shapes_run
 #define shapes_leaf linked_shapes_leaf
+#define shapes_two_sites linked_shapes_two_sites
 #include "shapes.c"

@@ -171,6 +171,29 @@ Test(paths, walks_past_the_table_with_frame_pointers_are_right) {
     walk_at_random(linked_shapes_run);
 }
 
+/* A step between two sites is noted below one caller. The stack seems to make this step, or none,
+ * also if the last site was reached below the other caller. */
+static void step_between_sites(void (*run)(int drawn)) {
+    start_oracle();
+    srand(10);
+    shapes_run(0);
+    for (int i = 0; i < 10000; i++) {
+        paths_of(thread_heap)->passing = true;
+        paths_of(thread_heap)->fast_generation = 0;
+        shapes_apart(run, rand() % 3 + 1 + (i % 7 < 3 ? 4 : 0));
+    }
+    cr_assert_gt(context_counts().replayed, 3000, "%lu replays", context_counts().replayed);
+    expect_no_mismatch(3000);
+}
+
+Test(paths, replays_compare_the_frames_further_out) {
+    step_between_sites(shapes_two_sites);
+}
+
+Test(paths, replays_compare_the_frames_further_out_with_frame_pointers) {
+    step_between_sites(linked_shapes_two_sites);
+}
+
 /* One path is looked up over and over. Walks instead of searches in the traces cost more here, so
  * the library must give them up. */
 Test(paths, walks_of_one_path_are_soon_given_up) {

@@ -87,6 +87,33 @@ NOINLINE void shapes_apart(void (*run)(int levels), int levels) {
 }
 #endif
 
+static NOINLINE void two_sites(int drawn) {
+    if (drawn & 1) {
+        shapes_leaf();
+        __asm__ volatile("# the first site" ::: "memory");
+    }
+    if (drawn & 2) {
+        shapes_leaf();
+        __asm__ volatile("# the second site" ::: "memory");
+    }
+}
+static NOINLINE void between(int drawn) {
+    two_sites(drawn);
+    __asm__ volatile("# between" ::: "memory");
+}
+static NOINLINE void by_one(int drawn) {
+    between(drawn);
+    __asm__ volatile("# by one" ::: "memory");
+}
+static NOINLINE void by_other(int drawn) {
+    between(drawn);
+    __asm__ volatile("# by other" ::: "memory");
+}
+NOINLINE void shapes_two_sites(int drawn) {
+    (drawn & 4 ? by_one : by_other)(drawn);
+    __asm__ volatile("" ::: "memory");
+}
+
 NOINLINE void THIS_RUN(int levels) {
     static void (*const shapes[])(int) = {THIS_RUN, with_alloca, realigned,
                                           narrow,   wide,        last_shape};
