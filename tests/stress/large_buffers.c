@@ -2,7 +2,7 @@
 /* large_buffers STEPS - four threads allocate, resize, zero, hand over and free buffers of 1 to 20
  * MiB and fork, so that freed mappings are joined, moved and given back all the time. At every 64
  * KiB a buffer holds its name combined with the offset, which each use of the buffer checks. Prints
- * "ok" and waits for a line. */
+ * "ok" and waits for a line; after the line "again" it does all that once more. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -98,18 +98,24 @@ static void *work(void *number) {
     return NULL;
 }
 
-int main(int argc, char **argv) {
+static void run_threads(void) {
     pthread_t threads[THREADS];
-    steps = argc > 1 ? atol(argv[1]) : 500;
     for (uintptr_t i = 0; i < THREADS; i++)
         if (pthread_create(&threads[i], NULL, work, (void *)(i + 1)) != 0)
             die("no thread");
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < SLOTS; i++)
-        free(slots[i]);
-    puts("ok");
-    fflush(stdout);
-    getchar();
+        free(atomic_exchange(&slots[i], NULL));
+}
+
+int main(int argc, char **argv) {
+    char line[16];
+    steps = argc > 1 ? atol(argv[1]) : 500;
+    do {
+        run_threads();
+        puts("ok");
+        fflush(stdout);
+    } while (fgets(line, sizeof line, stdin) && strcmp(line, "again\n") == 0);
     return 0;
 }
