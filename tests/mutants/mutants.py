@@ -1014,6 +1014,19 @@ MUTANTS = {
         "src/context/replay.c", "                       : all_hold(stack, stay)))\n",
         "                       : true))\n",
         ["unit:paths/replays_compare_the_frames_further_out"]),
+    "guards-keep-the-memory-of-freed-chunks": (
+        "src/region/guard.c", "    os_discard(start, span_bytes(page) - GUARD_BYTES);", "    ",
+        ["rules:freed-chunks-with-guards-have-no-memory"]),
+    "guards-have-no-bound": (
+        "src/region/guard.c", "guards.pages < GUARD_MAX && (guards.watching",
+        "(guards.watching", ["rules:guards-have-a-bound"]),
+    "guards-forget-the-programs-flags": (
+        "src/region/guard.c",
+        "    action.sa_flags |= guards.before.sa_flags & (SA_NODEFER | SA_RESTART);\n", "",
+        ["rules:guard-leaves-other-faults-to-the-program"]),
+    "guards-call-no-handler-with-siginfo": (
+        "src/region/guard.c", "        before.sa_sigaction(number, info, context);\n", "",
+        ["rules:guard-leaves-other-faults-to-the-program"]),
     "replays-believe-the-stack-with-rbp": (
         "src/context/replay.c", "    if (LIKELY(all_hold(stack, i)))", "    if (1)",
         ["unit:paths/replays_compare_the_frames_further_out_with_frame_pointers"]),

@@ -73,6 +73,9 @@ def guard_leaves_other_faults_to_the_program():
     done = use("own_handler", "row_new=guard")
     check_equal((done.returncode, done.stdout, done.stderr), (7, "own handler\n", ""),
                 "its own handler")
+    done = use("jumping_handler", "row_new=guard")
+    check_equal((done.returncode, done.stdout, done.stderr),
+                (0, "fault 1 at 0x10\nfault 1 at 0x11\n", ""), "a handler that jumps")
 
 
 @test
@@ -114,6 +117,26 @@ def guards_are_counted():
         check_equal([rule["live_chunks"] for rule in listed(process)], [0], "what is left")
         process.say("")
         check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
+
+
+@test
+def guards_have_a_bound():
+    """At most 16 000 chunks have a guard, because each needs mappings; further chunks have none."""
+    with runtime_dir() as directory, target(directory, "past_the_bound", "row_*=guard") as process:
+        check_equal(process.hear(), "begun", "first")
+        process.wait_socket()
+        rule, = listed(process)
+        check_equal((rule["guarded"], rule["unguarded"]), (16000, 1000), "guards")
+        process.say("")
+        check_equal(process.process.wait(timeout=harness.PATIENCE_S), 0, "at the end")
+
+
+@test
+def freed_chunks_with_guards_have_no_memory():
+    done = use("freed_memory", "row_new=guard")
+    check_equal((done.returncode, done.stderr), (0, ""), "how it ended")
+    full, left = map(int, done.stdout.split())
+    check(full > 20000000 and left < full / 4, f"{full} bytes with all rows, {left} without")
 
 
 for wanted in ("own", "zero", "guard", "page:16K", "page:64K", "slab,own", "generation,own",

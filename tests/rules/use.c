@@ -3,6 +3,7 @@
  * zero its call path row_new. */
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -110,6 +111,25 @@ static void own_handler(void) {
     signal(SIGSEGV, on_fault);
     row_free(row_new(100));
     *(volatile char *)16 = 1;
+}
+
+/* A handler that takes the fault's address, and jumps out of the signal. */
+static sigjmp_buf before_fault;
+static void on_fault_at(int number, siginfo_t *info, void *context) {
+    printf("fault %d at %p%s\n", number == SIGSEGV, info->si_addr, context ? "" : ", no context");
+    fflush(stdout);
+    siglongjmp(before_fault, 1);
+}
+
+static void jumping_handler(void) {
+    struct sigaction action = {.sa_sigaction = on_fault_at, .sa_flags = SA_SIGINFO | SA_NODEFER};
+    sigaction(SIGSEGV, &action, NULL);
+    row_free(row_new(100));
+    for (volatile uintptr_t address = 16; address < 18; address++) {
+        if (!sigsetjmp(before_fault, 0)) { /* with SA_NODEFER the mask stays as it is */
+            *(volatile char *)address = 1;
+        }
+    }
 }
 
 static void sent_signal(void) {
@@ -237,6 +257,42 @@ static void many(void) {
         end_row(&rows[i]);
     }
     begun();
+}
+
+/* More rows than can have a guard. */
+static void past_the_bound(void) {
+    static char *rows[17000];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        rows[i] = row_new(100);
+    }
+    begun();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        row_free(rows[i]);
+    }
+}
+
+static long resident_bytes(void) {
+    long all = 0, resident = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%ld %ld", &all, &resident) != 2) {
+        return -1;
+    }
+    fclose(file);
+    return resident * getpagesize();
+}
+
+/* Freed rows wait, without their memory. */
+static void freed_memory(void) {
+    static char *rows[100];
+    long before = resident_bytes();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        rows[i] = row_new(200000);
+    }
+    long full = resident_bytes();
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        row_free(rows[i]);
+    }
+    printf("%ld %ld\n", full - before, resident_bytes() - before);
 }
 
 /* --- limit ------------------------------------------------------------------------------------ */
@@ -380,10 +436,13 @@ static const struct {
     {"freed_by_another", freed_by_another},
     {"double_free", double_free},
     {"own_handler", own_handler},
+    {"jumping_handler", jumping_handler},
     {"sent_signal", sent_signal},
     {"ignored_signal", ignored_signal},
     {"forked", forked},
     {"many", many},
+    {"past_the_bound", past_the_bound},
+    {"freed_memory", freed_memory},
     {"limited", limited},
     {"limited_resizes", limited_resizes},
     {"limited_threads", limited_threads},
