@@ -1027,6 +1027,24 @@ MUTANTS = {
     "guards-call-no-handler-with-siginfo": (
         "src/region/guard.c", "        before.sa_sigaction(number, info, context);\n", "",
         ["rules:guard-leaves-other-faults-to-the-program"]),
+    "idle-views-go-but-count": (
+        "src/region/views.c",
+        "        heap_add_idle(heap, -here * (int64_t)sizeof *first);\n", "        (void)here;\n",
+        ["unit:heap/a_freed_heap_gives_its_tables_back"]),
+    "os-pages-of-views-are-reused-twice": (
+        "src/region/views.c", "        store_release(pages, *pages & (*pages - 1));\n", "",
+        ["unit:heap/a_freed_heap_gives_its_tables_back"]),
+    "freed-baselines-count": (
+        "src/region/views.c", "            tables_add(-BASELINE_BLOCK_BYTES);\n", "",
+        ["unit:heap/a_freed_heap_gives_its_tables_back"]),
+    "freed-counts-of-other-heaps-count": (
+        "src/region/views.c",
+        "    tables_add(-(int64_t)(heap->freed_of_count * sizeof *heap->freed_of));\n", "",
+        ["unit:heap/a_freed_heap_gives_its_tables_back"]),
+    "old-slots-of-reallocs-count": (
+        "src/region/resizes.c",
+        "    tables_add(-(int64_t)meta_block_bytes(old_count * sizeof *old));\n", "",
+        ["unit:heap/a_freed_heap_gives_its_tables_back"]),
     "replays-believe-the-stack-with-rbp": (
         "src/context/replay.c", "    if (LIKELY(all_hold(stack, i)))", "    if (1)",
         ["unit:paths/replays_compare_the_frames_further_out_with_frame_pointers"]),

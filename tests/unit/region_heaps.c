@@ -4,6 +4,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 
+#include "os/meta.h"
 #include "policy_tests.h"
 #include "region/region.h"
 #include "region/resizes.h"
@@ -72,6 +73,59 @@ Test(heap, parking_folds_exactly_and_adopting_keeps_pages) {
     cr_assert_eq(first->state, HEAP_OWNED);
     region_free(first, chunk);
     cr_assert_eq(view_live_bytes(sum) + view_live_bytes(view), 0);
+}
+
+/* Makes a heap with tables of all kinds, then retires and frees it. */
+static void use_and_free_a_heap(void) {
+    enum { VIEWS = 5000, OTHER = 100 };
+    struct heap *heap = heap_new();
+    for (uint32_t i = 0; i < VIEWS; i++) {
+        struct view *view = heap_view(heap, 50 + i);
+        if (i % 4)
+            continue;
+        cr_assert_not_null(heap_baseline(heap, view->index, TABLES_MUST));
+        cr_assert_not_null(resizes_entry(heap, view, TABLES_MUST));
+    }
+    heap_count_remote_grow(heap, OTHER);
+    cr_assert_eq(heap->freed_of[OTHER], 1, "the free that made the array grow");
+    heap->freed_of[OTHER] = 0;
+    lock_take(&heap_global.lock);
+    for (uint32_t i = 0; i < VIEWS; i++)
+        heap_view_drop(heap, heap_view(heap, 50 + i));
+    cr_assert_gt(heap->idle_bytes, VIEWS / 2 * sizeof(struct view));
+    heap_views_dropped(heap);
+    cr_assert_lt(heap->idle_bytes, 4 * OS_PAGE_BYTES, "OS pages that were given back are not idle");
+    lock_release(&heap_global.lock);
+    for (uint32_t i = 0; i < VIEWS; i++)
+        heap_view(heap, 50 + i);
+    for (uint32_t i = 0; i < VIEWS; i++)
+        cr_assert_eq(heap_view(heap, 50 + i)->context, 50 + i, "each view serves one context");
+    cr_assert_eq(heap->view_count, VIEWS + 1, "the views that waited are used again");
+    heap_park(heap);
+    lock_take(&heap_global.lock);
+    cr_assert(heap_retire(heap));
+    lock_release(&heap_global.lock);
+    heap_free(heap);
+}
+
+Test(heap, a_freed_heap_gives_its_tables_back) {
+    struct meta_usage before;
+    int64_t used_bytes = 0, idle_bytes = 0;
+    heap_new(); /* the first heap stays for ever */
+    for (int round = 0; round < 3; round++) {
+        use_and_free_a_heap();
+        if (round == 0) { /* the totals were made in this round */
+            before = meta_usage(false);
+            used_bytes = tables_used_bytes;
+            idle_bytes = tables_idle_bytes;
+        }
+    }
+    cr_assert_eq(tables_used_bytes, used_bytes, "%ld bytes of the budget more",
+                 (long)(tables_used_bytes - used_bytes));
+    cr_assert_eq(tables_idle_bytes, idle_bytes, "%ld idle bytes more",
+                 (long)(tables_idle_bytes - idle_bytes));
+    cr_assert_eq(meta_usage(false).used_bytes, before.used_bytes, "%ld bytes of memory more",
+                 (long)(meta_usage(false).used_bytes - before.used_bytes));
 }
 
 Test(heap, a_parked_heap_gets_its_blocks_back_at_once) {
