@@ -1045,6 +1045,19 @@ MUTANTS = {
         "src/region/resizes.c",
         "    tables_add(-(int64_t)meta_block_bytes(old_count * sizeof *old));\n", "",
         ["unit:heap/a_freed_heap_gives_its_tables_back"]),
+    "folded-frees-for-others-count-twice": (
+        "src/region/heap.c", "            count--; /* heap_count_remote_grow counted one free */\n",
+        "", ["unit:heap/frees_for_others_are_folded_exactly"]),
+    "adopted-heaps-stay-small-in-the-budget": (
+        "src/region/heap.c", "            heap->kept_bytes = 0;\n", "",
+        ["unit:heap/an_adopted_heap_counts_its_caches_again"]),
+    "forks-trust-visited-heaps": (
+        "src/region/heap.c", "            bool torn = heap->busy || heap->visited;",
+        "            bool torn = heap->busy;", ["unit:heap/states_in_a_forked_child"]),
+    "a-child-counts-its-parents-marks": (
+        "src/control/marks.c", "    tables_add(-marks_bytes);\n    asked_bytes",
+        "    asked_bytes",
+        ["unit:sums/a_forked_child_keeps_no_context_for_its_parents_marks"]),
     "replays-believe-the-stack-with-rbp": (
         "src/context/replay.c", "    if (LIKELY(all_hold(stack, i)))", "    if (1)",
         ["unit:paths/replays_compare_the_frames_further_out_with_frame_pointers"]),

@@ -75,6 +75,32 @@ Test(heap, parking_folds_exactly_and_adopting_keeps_pages) {
     cr_assert_eq(view_live_bytes(sum) + view_live_bytes(view), 0);
 }
 
+Test(heap, frees_for_others_are_folded_exactly) {
+    enum { OTHER = 100 };
+    struct heap *first = heap_new(), *second = heap_new();
+    heap_count_remote_grow(first, OTHER);
+    first->freed_of[OTHER] = 5;
+    heap_park(first); /* the totals have no array yet */
+    cr_assert_eq(heap_global.totals->freed_of[OTHER], 5);
+    heap_count_remote_grow(second, OTHER);
+    heap_park(second);
+    cr_assert_eq(heap_global.totals->freed_of[OTHER], 6);
+    cr_assert_eq(first->freed_of[OTHER] + second->freed_of[OTHER], 0);
+}
+
+/* The caches of a parked heap went, so the budget counts fewer bytes for it; the next thread that
+ * has the heap makes caches again. */
+Test(heap, an_adopted_heap_counts_its_caches_again) {
+    struct heap *heap = heap_new();
+    heap_park(heap);
+    int64_t parked_bytes = tables_used_bytes;
+    heap_keep_less(heap);
+    cr_assert_lt(tables_used_bytes, parked_bytes);
+    cr_assert_eq(heap_new(), heap);
+    heap_park(heap);
+    cr_assert_eq(tables_used_bytes, parked_bytes);
+}
+
 /* Makes a heap with tables of all kinds, then retires and frees it. */
 static void use_and_free_a_heap(void) {
     enum { VIEWS = 5000, OTHER = 100 };
@@ -214,12 +240,17 @@ Test(heap, what_others_freed_is_collected_though_there_are_free_blocks) {
 
 Test(heap, states_in_a_forked_child) {
     struct heap *self = heap_new(), *idle = heap_new(), *busy = heap_new(), *parked = heap_new();
+    struct heap *visited = heap_acquire(1, false);
+    cr_assert_neq(visited, parked);
     heap_park(parked);
     busy->busy = 1;
+    visited->visited = 1;
     heap_fork_child(self);
     cr_assert_eq(self->state, HEAP_OWNED);
     cr_assert_eq(idle->state, HEAP_PARKED, "its thread was outside the allocator");
     cr_assert_eq(busy->state, HEAP_ORPHAN, "its lists may be torn");
+    cr_assert_eq(visited->state, HEAP_ORPHAN, "the visitor may have torn them");
+    cr_assert_eq(visited->visited, 0, "the visitor is not in the child");
     cr_assert_eq(parked->state, HEAP_PARKED);
     cr_assert_eq(heap_global.totals->state, HEAP_TOTALS);
     cr_assert_eq(busy->tid, 0);

@@ -158,7 +158,9 @@ Test(sums, a_forked_child_keeps_no_context_for_its_parents_marks) {
     region_alloc(heap, heap_view(heap, id), 10, false);
     cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "m"}, &text), WIRE_OK);
     cr_assert(tree_node(id)->flags & TREE_MARKED);
+    int64_t marked_bytes = tables_used_bytes;
     marks_forget();
+    cr_assert_lt(tables_used_bytes, marked_bytes, "the child shares the mark with its parent");
     marks_look(); /* as the child's control thread does in each turn */
     cr_assert_not(tree_node(id)->flags & TREE_MARKED);
     cr_assert_eq(mark_set(&(struct wire_mark_request){.name = "own"}, &text), WIRE_OK);
