@@ -187,8 +187,8 @@ def core_of_redis():
         with harness.Target(argv, directory, MEMCTX_CONTROL="eager") as target:
             target.wait_socket()
             wait_until(lambda: "Server initialized" in target.hear(60), "redis")
-            # On SIGSEGV, redis tests its memory: it writes patterns over all of it, 1 MiB at a time.
-            # The control thread runs meanwhile, and may end the process by what it reads there.
+            # On SIGSEGV, redis tests its memory: it writes patterns over all of it, 1 MiB at a
+            # time. The control thread runs meanwhile; it may crash by what it reads there.
             core = core_of(target, place, by=signal.SIGQUIT)
             outside = read(core)
         check(outside["totals"]["requested_bytes"] > 500000, f"totals: {outside['totals']}")
