@@ -290,9 +290,9 @@ bool bins_switch(struct heap *heap, struct bins *bins, unsigned size_class) {
         *current = next;
     } while (!blocks_has_free(*current)); /* blocks_has_free refills the list of a punched page */
     struct page *after = bins->partial[size_class];
-    if (after) { /* the next switch needs these two cache lines */
-        __builtin_prefetch(after->free, 1);
-        __builtin_prefetch(after->next, 1);
+    if (after) { /* the next switch needs these two cache lines; for NULL see blocks_unlink */
+        __builtin_prefetch(after->free ? after->free : after, 1);
+        __builtin_prefetch(after->next ? after->next : after, 1);
     }
     return true;
 }

@@ -334,11 +334,12 @@ INLINE bool blocks_are_watched(const struct page *page) {
 #endif
 /* Takes the first block off the page's list, and prefetches the next block. Without the prefetch,
  * the next call would wait for a block that another thread freed, because that block is in no cache
- * of this CPU. */
+ * of this CPU. NULL is never prefetched: the CPU keeps no translation of an address that is not
+ * mapped, so each such prefetch walks the page table, which takes longer than malloc and free. */
 INLINE void blocks_unlink(struct page *page, const void *block) {
     void *next = *(void *const *)block;
     store_owner(&page->free, next);
-    __builtin_prefetch(next, 1);
+    __builtin_prefetch(next ? next : block, 1);
 }
 
 /* Puts a block on the page's list. The stores are ordered: a child forked between them counts one
