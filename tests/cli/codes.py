@@ -421,7 +421,7 @@ def mark_diff_reset_trim_set_options():
         depth = [option for option in options if option["name"].lower() == "depth"][0]
         check_equal((depth["value"], depth["default"]), (7, 32), "depth")
         for wrong in ("depth=-1", "depth=x", "nothing=1", "control=off"):
-            expect(1, " refused the request: ", "set", live.pid, wrong, env=env)
+            expect(1, f"memctx: {wrong}: .* refused the request: ", "set", live.pid, wrong, env=env)
         for wrong in ("depth=x", "nothing=1", "control=off"):
             expect(2, f"no option is changed; \"{wrong}\" is not", "set", live.pid, "decay_ms=77",
                    wrong, env=env)

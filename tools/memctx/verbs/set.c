@@ -187,8 +187,12 @@ static void warn_without_room(const struct target *target, const char *assignmen
 static void set_options(struct target *target, char *const *assignments, size_t count,
                         bool as_json) {
     char **answers = cli_alloc(count, sizeof *answers);
+    struct cli_failure failure;
     for (size_t i = 0; i < count; i++) {
-        answers[i] = target_ask_text(target, WIRE_SET, assignments[i], strlen(assignments[i]));
+        answers[i] = client_ask_text(&target->client, WIRE_SET, assignments[i],
+                                     strlen(assignments[i]), &failure);
+        if (!answers[i])
+            cli_die(failure.code, "%.100s: %s", cli_clean(assignments[i]), failure.text);
         answers[i][strcspn(answers[i], "\n")] = '\0';
         if (!as_json)
             printf("%s\n", answers[i]);
