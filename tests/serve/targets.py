@@ -137,6 +137,52 @@ def a_pid_that_ends_leaves_the_server():
         check(b"</html>" in server.get("/"), "no page")
 
 
+def read_until(connection, text, count):
+    """Reads from a connection until the text has come that many times."""
+    got = b""
+    while got.count(text) < count:
+        part = connection.recv(65536)
+        check(part, f"the connection ended after {got}")
+        got += part
+    return got
+
+
+@test
+def the_page_comes_before_the_verdicts():
+    """A process that never answers leaves its own verdict open, and nothing else of the page."""
+    with runtime_dir() as runtime, served(runtime, OWN_NAME), fake("answer-stalled", runtime):
+        with Server(runtime, "--match", OWN_NAME + "*") as server, server.raw() as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            page = read_until(connection, b"live</a>", 2)
+            check(page.startswith(b"HTTP/1.1 200 "), page)
+            check(b'class="v"' not in page, f"the page came with a verdict: {page}")
+            page += read_until(connection, b'class="v"', 1)
+            check(b"resident" in page and b"</html>" not in page,
+                  f"the process that answers waits for the other one: {page}")
+            with server.raw() as second:  # a client that comes later reads from the beginning
+                second.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                other = b"".join(iter(lambda: second.recv(65536), b""))
+            page += b"".join(iter(lambda: connection.recv(65536), b""))
+            for each in (page, other):
+                check_equal((each.count(b'class="v"'), each.count(b"</html>")), (2, 1),
+                            f"verdicts and ends of {each}")
+
+
+@test
+def a_page_without_readers_ends():
+    with runtime_dir() as runtime, fake("answer-stalled", runtime):
+        with Server(runtime, "--match", OWN_NAME + "*") as server:
+            for _ in range(2):
+                with server.raw() as connection:
+                    connection.sendall(b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    check(connection.recv(99).startswith(b"HTTP/1.1 200 "), "HEAD")
+                wait_until(lambda: not children(server.process.pid), "the end of doctor")
+            with server.raw() as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                connection.recv(1)
+                check_equal(server.end(), (0, ""), "end while a page is made")
+
+
 @test
 def a_pid_that_is_used_again_is_not_served():
     last_pid = "/proc/sys/kernel/ns_last_pid"

@@ -5,8 +5,13 @@
 
 #include "serve/fleet.h"
 
-/* Writes the page for all processes of a fleet. Runs in a child process, because doctor may take
- * seconds for each process. */
-void page_write(int fd, const void *fleet);
+struct page_wish {
+    const struct fleet *fleet;
+    bool gzip; /* the page is written in gzip's format */
+};
+
+/* Writes the page for a struct page_wish, in parts: the processes at once, then each verdict when
+ * it is known. Runs in a child process, because doctor may take seconds for each process. */
+void page_write(int fd, const void *wish);
 
 #endif

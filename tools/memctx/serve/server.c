@@ -288,14 +288,13 @@ static void stop(struct server *server) {
         waiting_resume(server, server->waiting,
                        answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE, "the server ends"));
     listeners_end(&server->watching.listeners, NULL);
+    waiting_drop_jobs(server);
     /* resumes the requests, and sends their answers */
     mhd.run(server->daemon);
     mhd.stop_daemon(server->daemon);
     answer_drop(server->data);
     free(server->data_key);
     watching_end(&server->watching);
-    for (size_t i = 0; i < JOBS_MAX; i++)
-        job_free(&server->jobs[i]);
     fleet_end(&server->fleet);
 }
 

@@ -133,7 +133,8 @@ static bool start_job(struct server *server, struct job *job, const char *key,
                       const struct request_query *query) {
     if (query->kind == REQUEST_PAGE) {
         fleet_refresh(&server->fleet);
-        return job_start_call(job, key, page_write, &server->fleet, clock_now_ms() + PAGE_MS);
+        struct page_wish wish = {.fleet = &server->fleet, .gzip = query->gzip};
+        return job_start_call(job, key, page_write, &wish, clock_now_ms() + PAGE_MS);
     }
     if (query->kind == REQUEST_DATA) {
         const struct moments *moments = &query->watched->moments;
@@ -172,6 +173,22 @@ static bool start_job(struct server *server, struct job *job, const char *key,
     return job_start(job, key, words, clock_now_ms() + JOB_MS + 1000 * (int64_t)query->seconds);
 }
 
+static const char *const types[] = {[REQUEST_HEAP] = "application/octet-stream",
+                                    [REQUEST_ALLOCS] = "application/octet-stream",
+                                    [REQUEST_DOCTOR] = "application/json",
+                                    [REQUEST_PAGE] = "text/html; charset=utf-8",
+                                    [REQUEST_DATA] = "application/json"};
+
+/* Makes the answer that sends the output of a job as it comes. */
+static struct answer *answer_by_relay(struct relay *relay, struct waiting *request) {
+    struct MHD_Response *response = relay_join(relay, request->http, request->connection);
+    struct answer *answer = answer_make_of(MHD_HTTP_OK, response, types[request->query.kind]);
+    answer_tell_encoding(answer, request->query.gzip);
+    /* asks a proxy before this server to pass the parts on at once */
+    mhd.add_response_header(response, "X-Accel-Buffering", "no");
+    return answer;
+}
+
 static enum MHD_Result begin_job(struct server *server, struct waiting *request) {
     char *key = write_key(&request->query);
     struct job *job = NULL;
@@ -187,15 +204,12 @@ static enum MHD_Result begin_job(struct server *server, struct waiting *request)
         return waiting_refuse(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                               "too many answers to other requests are being made; try again");
     }
-    return suspend_request(server, request, job);
+    struct relay *relay = server->relays[job - server->jobs];
+    return relay ? send_now(request, answer_by_relay(relay, request))
+                 : suspend_request(server, request, job);
 }
 
 static struct answer *answer_of_job(struct job *job, enum request_kind kind, bool gzip) {
-    static const char *const types[] = {[REQUEST_HEAP] = "application/octet-stream",
-                                        [REQUEST_ALLOCS] = "application/octet-stream",
-                                        [REQUEST_DOCTOR] = "application/json",
-                                        [REQUEST_PAGE] = "text/html; charset=utf-8",
-                                        [REQUEST_DATA] = "application/json"};
     if (job->status != CLI_DONE) {
         const char *why = job_find_reason(job);
         return answer_refuse(MHD_HTTP_SERVICE_UNAVAILABLE,
@@ -232,20 +246,51 @@ static void keep_data(struct server *server, const struct job *job, enum request
     server->data_key = cli_copy(job->key);
 }
 
+/* Sends what the job of a page has written to all requests that wait for it. A job that writes
+ * nothing and fails is answered as any other. */
+static void relay_page(struct server *server, struct job *job, struct relay **relay) {
+    struct waiting *request = find_waiting(server, job);
+    if (!*relay && (job->out.length == 0 || !request || request->query.kind != REQUEST_PAGE))
+        return;
+    if (!*relay)
+        *relay = relay_begin();
+    relay_add(*relay, job->out.bytes, job->out.length);
+    job->out.length = 0;
+    for (; request; request = find_waiting(server, job))
+        waiting_resume(server, request, answer_by_relay(*relay, request));
+}
+
+/* Frees a job, and ends the answer that is still being sent. */
+static void drop_job(struct job *job, struct relay **relay) {
+    if (*relay)
+        relay_end(*relay, job->done && job->status == CLI_DONE);
+    *relay = NULL;
+    job_free(job);
+}
+
 void waiting_run_jobs(struct server *server) {
     for (size_t i = 0; i < JOBS_MAX; i++) {
         struct job *job = &server->jobs[i];
-        struct waiting *request = job->key ? find_waiting(server, job) : NULL;
+        if (!job->key)
+            continue;
         job_run(job, clock_now_ms());
+        relay_page(server, job, &server->relays[i]);
+        struct waiting *request = find_waiting(server, job);
         if (request && job->done) {
             struct answer *answer = answer_of_job(job, request->query.kind, request->query.gzip);
             keep_data(server, job, request->query.kind, answer);
             for (; request; request = find_waiting(server, job))
                 waiting_resume(server, request, answer);
         }
-        if (job->key && (job->done || !request)) /* no request waits for the job any more */
-            job_free(job);
+        bool wanted = request || (server->relays[i] && relay_count(server->relays[i]) > 0);
+        if (job->done || !wanted)
+            drop_job(job, &server->relays[i]);
     }
+}
+
+void waiting_drop_jobs(struct server *server) {
+    for (size_t i = 0; i < JOBS_MAX; i++)
+        drop_job(&server->jobs[i], &server->relays[i]);
 }
 
 /* --- requests -------------------------------------------------------------------------------- */

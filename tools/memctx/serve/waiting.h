@@ -11,6 +11,7 @@
 
 #include "serve/answer.h"
 #include "serve/job.h"
+#include "serve/relay.h"
 #include "serve/request.h"
 #include "serve/server.h"
 
@@ -42,6 +43,8 @@ struct server {
     bool scrapes;
     int64_t scrape_ms; /* when the running scrape began */
     struct job jobs[JOBS_MAX];
+    /* relays[i] sends the output of jobs[i] as it comes; NULL: it is sent when the job is done */
+    struct relay *relays[JOBS_MAX];
     struct waiting *waiting;
     struct connection *connections;
     size_t connection_count, connections_most; /* most: further clients are not accepted */
@@ -65,5 +68,7 @@ void waiting_resume(struct server *server, struct waiting *request, struct answe
 void waiting_run_scrape(struct server *server);
 /* Goes on with the jobs, and answers the requests that wait for those that are done. */
 void waiting_run_jobs(struct server *server);
+/* Ends all jobs, and the answers that are being sent. */
+void waiting_drop_jobs(struct server *server);
 
 #endif
