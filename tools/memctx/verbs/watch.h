@@ -3,7 +3,8 @@
  * watch.h - what the parts of `memctx watch` share: watch_options.c reads the command line, watch.c
  * evaluates the conditions, watch_read.c reads the figures for them, watch_shared.c has the state
  * of conditions that processes share, watch_act.c runs the actions, watch_files.c keeps their
- * files, watch_log.c writes the log. All of them run in one thread.
+ * files, watch_list.c the list of these files, watch_log.c writes the log. All of them run in one
+ * thread.
  */
 #ifndef MEMCTX_VERBS_WATCH_H
 #define MEMCTX_VERBS_WATCH_H
@@ -45,8 +46,20 @@ struct watch_settings {
 /* The files of one event. They are removed together. */
 struct watch_files {
     char *snapshot, *doctor; /* NULL: there is none */
-    bool earlier;            /* taken over from an ended process of the program */
+    bool earlier;            /* of an ended process of the program, or of an earlier run */
     int64_t inuse_bytes;     /* bytes in use at the event; CONDITION_UNKNOWN: not known */
+};
+
+/* The files that --keep counts together: those of one process, and of the ended processes from
+ * which it took files over. */
+struct watch_group {
+    char *program; /* as in the names of the files */
+    pid_t pid;     /* the process that had the last event */
+    uint64_t start_ticks;
+    struct watch_files *files; /* oldest first */
+    size_t count;
+    bool taken; /* a watched process has this group */
+    struct watch_group *next;
 };
 
 /* One watched process. */
@@ -72,8 +85,7 @@ struct watched {
     bool silent;          /* the user was told that the process does not answer */
     bool ended;
     unsigned waiting;          /* events of this process whose actions are not done */
-    struct watch_files *files; /* oldest first */
-    size_t file_count;
+    struct watch_group *group; /* NULL: the process has no files yet */
     struct watched *next;
 };
 
@@ -184,10 +196,17 @@ size_t watch_act_failures(void);
 
 /* --- watch_files.c --------------------------------------------------------------------------- */
 
+/* The directory of --dir, or the current one. */
+const char *watch_files_directory(const struct watch_settings *settings);
 /* Returns DIR/program-pid-time-condition; with a number behind it if a file of that name exists. */
 char *watch_files_make_stem(const struct watch_settings *settings, const struct watched *process,
                             const struct condition *condition);
-/* Adds the event's files to those of the process, and removes files that --keep does not keep. */
+/* Returns the group of a list, or adds it. */
+struct watch_group *watch_files_group(struct watch_group **list, const char *program, pid_t pid,
+                                      uint64_t start_ticks);
+void watch_files_add(struct watch_group *group, const struct watch_files *files);
+/* Adds the event's files to those of the process, removes files that --keep does not keep, and
+ * writes the list of the files that are left. */
 void watch_files_keep(const struct watch_settings *settings, struct watch_event *event);
 /* Returns the file for MEMCTX_FILE: the file of this event, or else the newest file of the process.
  */
@@ -195,5 +214,12 @@ const char *watch_files_newest(const struct watch_event *event);
 /* Called before a process is forgotten. The files stay; the next process of its program that gets
  * files takes the list over. */
 void watch_files_forget(struct watched *process);
+
+/* --- watch_list.c ---------------------------------------------------------------------------- */
+
+/* Adds the files of earlier runs of this command. */
+void watch_list_read(const struct watch_settings *settings, struct watch_group **groups);
+/* Replaces the list by one that has the files of these groups. */
+void watch_list_write(const struct watch_settings *settings, const struct watch_group *groups);
 
 #endif
