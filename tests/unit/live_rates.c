@@ -100,6 +100,70 @@ Test(live_rates, a_mark_needs_new_sums) {
     rates_clear(&rates);
 }
 
+#define RANDOM_CONTEXTS 60U
+
+/* The sum over a subtree, as its definition says. */
+static int64_t sum_below(const struct rates *rates, const struct model *model, const bool *counts,
+                         size_t top, bool difference) {
+    int64_t sum = 0;
+    for (size_t i = top; i < model->context_count; i++) {
+        size_t at = i;
+        while (at > top)
+            at = model->contexts[at].parent;
+        if (at == top && counts[i])
+            sum += rates_value(rates, i, RATES_LIVE, false, difference);
+    }
+    return sum;
+}
+
+/* Contexts share sums; no sum may have the figures of a context beside it. */
+Test(live_rates, sums_of_random_trees_equal_their_definition) {
+    for (unsigned seed = 1; seed <= 300; seed++) {
+        struct model_context random[RANDOM_CONTEXTS] = {{.parent = WIRE_NONE}};
+        const struct model model = {.contexts = random, .context_count = RANDOM_CONTEXTS};
+        bool counts[RANDOM_CONTEXTS];
+        int64_t live[RANDOM_CONTEXTS];
+        struct rates rates = {0};
+        srand(seed);
+        rates_reserve(&rates, RANDOM_CONTEXTS);
+        for (unsigned step = 0; step < 3; step++) {
+            for (uint32_t i = 0; i < RANDOM_CONTEXTS; i++) {
+                if (i > 0 && step == 0) /* chains and stars */
+                    random[i].parent = rand() % 3 == 0 ? (uint32_t)rand() % i : i - 1;
+                counts[i] = seed % 2 == 0 || rand() % 2 == 0;
+                live[i] = rand() % 4 == 0 ? rand() % 1000 : 0;
+            }
+            look(&rates, step, live, RANDOM_CONTEXTS);
+            rates_add_up(&rates, &model, counts);
+            for (size_t i = 0; i < RANDOM_CONTEXTS; i++) {
+                for (int difference = 0; difference < 2; difference++) {
+                    cr_assert_eq(rates_value(&rates, i, RATES_LIVE, true, difference != 0),
+                                 sum_below(&rates, &model, counts, i, difference != 0),
+                                 "context %zu of tree %u, step %u", i, seed, step);
+                }
+            }
+            if (step == 0)
+                rates_mark(&rates);
+        }
+        rates_clear(&rates);
+    }
+}
+
+Test(live_rates, a_chain_needs_no_sums) {
+    struct model_context chain[RANDOM_CONTEXTS] = {{.parent = WIRE_NONE}};
+    const struct model model = {.contexts = chain, .context_count = RANDOM_CONTEXTS};
+    int64_t live[RANDOM_CONTEXTS] = {[RANDOM_CONTEXTS - 1] = 7};
+    struct rates rates = {0};
+    for (uint32_t i = 1; i < RANDOM_CONTEXTS; i++)
+        chain[i].parent = i - 1;
+    rates_reserve(&rates, RANDOM_CONTEXTS);
+    look(&rates, 0, live, RANDOM_CONTEXTS);
+    rates_add_up(&rates, &model, NULL);
+    cr_assert_eq(rates_value(&rates, 0, RATES_LIVE, true, false), 7);
+    cr_assert_eq(rates.sum_count, 0);
+    rates_clear(&rates);
+}
+
 Test(live_rates, contexts_read_at_other_times_have_rates_of_their_own) {
     struct rates rates = {0};
     rates_reserve(&rates, 2);

@@ -83,6 +83,7 @@ void rates_clear(struct rates *rates) {
     free(rates->rows);
     free(rates->base);
     free(rates->block_s);
+    free(rates->sum_places);
     free(rates->sums);
     free(rates->base_sums);
     *rates = (struct rates){0};
@@ -188,7 +189,7 @@ void rates_mark(struct rates *rates) {
                                                  own->waste_bytes};
     }
     rates->has_base = true;
-    rates->sum_count = 0; /* the sums are not those of this base: rates_add_up makes them again */
+    rates->summed = 0; /* the sums are not those of this base: rates_add_up makes them again */
 }
 
 /* Adds `part` to *sum. If `part` is unknown, it adds nothing; if *sum was unknown, it becomes
@@ -214,35 +215,71 @@ static void add_base(struct rates_base_row *sum, const struct rates_base_row *pa
     add_known(&sum->waste_bytes, part->waste_bytes);
 }
 
-/* Makes room for the sums of `count` contexts. */
-static void reserve_sums(struct rates *rates, size_t count) {
-    size_t room = count + count / 4;
-    if (count > rates->sum_capacity) {
-        rates->sum_capacity = room;
-        rates->sums = cli_grow(rates->sums, room, sizeof *rates->sums);
+/* A place of a sum. Most contexts have none of their own: a leaf has the figures of its row, and a
+ * context without chunks has the sum of its only child. */
+#define SUM_IS_ROW 0x80000000U /* the number of a row; row 0: nothing is added */
+#define SUM_IS_OWN 0x40000000U /* the sum belongs to this context, not to one below it */
+
+static uint32_t sum_number(uint32_t place) {
+    return place & ~(SUM_IS_ROW | SUM_IS_OWN);
+}
+
+static const struct rates_sums *sum_at(const struct rates *rates, uint32_t place) {
+    return place & SUM_IS_ROW ? &rates->rows[sum_number(place)].own
+                              : &rates->sums[sum_number(place)];
+}
+
+static const struct rates_base_row *base_at(const struct rates *rates, uint32_t place) {
+    return &(place & SUM_IS_ROW ? rates->base : rates->base_sums)[sum_number(place)];
+}
+
+/* Makes a sum that begins with the figures of a place. Returns its place. */
+static uint32_t add_sum(struct rates *rates, uint32_t place) {
+    size_t number = rates->sum_count++;
+    if (number == rates->sum_capacity) {
+        rates->sum_capacity += rates->sum_capacity / 4 + 64;
+        rates->sums = cli_grow(rates->sums, rates->sum_capacity, sizeof *rates->sums);
     }
-    if (rates->has_base && count > rates->base_sum_capacity) {
-        rates->base_sum_capacity = room;
-        rates->base_sums = cli_grow(rates->base_sums, room, sizeof *rates->base_sums);
+    rates->sums[number] = *sum_at(rates, place);
+    if (rates->has_base) {
+        if (number >= rates->base_sum_capacity) {
+            rates->base_sum_capacity = rates->sum_capacity;
+            rates->base_sums =
+                cli_grow(rates->base_sums, rates->base_sum_capacity, sizeof *rates->base_sums);
+        }
+        rates->base_sums[number] = *base_at(rates, place);
     }
-    rates->sum_count = count;
+    return (uint32_t)number | SUM_IS_OWN;
+}
+
+static void add_to_parent(struct rates *rates, uint32_t parent, uint32_t part) {
+    uint32_t *place = &rates->sum_places[parent];
+    if (part == SUM_IS_ROW)
+        return;
+    if (*place == SUM_IS_ROW) {
+        *place = part & ~SUM_IS_OWN;
+        return;
+    }
+    if (!(*place & SUM_IS_OWN))
+        *place = add_sum(rates, *place);
+    rates_add(&rates->sums[sum_number(*place)], sum_at(rates, part));
+    if (rates->has_base)
+        add_base(&rates->base_sums[sum_number(*place)], base_at(rates, part));
 }
 
 void rates_add_up(struct rates *rates, const struct model *model, const bool *counts) {
-    reserve_sums(rates, model->context_count);
-    for (size_t i = 0; i < model->context_count; i++) {
-        bool is_in = !counts || counts[i];
-        rates->sums[i] = is_in ? *rates_own(rates, i) : (struct rates_sums){0};
-        if (rates->has_base)
-            rates->base_sums[i] =
-                is_in ? rates->base[rates->places[i]] : (struct rates_base_row){0};
+    size_t count = model->context_count;
+    if (count > rates->sum_place_capacity) {
+        rates->sum_place_capacity = count + count / 4;
+        rates->sum_places =
+            cli_grow(rates->sum_places, rates->sum_place_capacity, sizeof *rates->sum_places);
     }
-    for (size_t i = model->context_count; i-- > 1;) {
-        uint32_t parent = model->contexts[i].parent;
-        rates_add(&rates->sums[parent], &rates->sums[i]);
-        if (rates->has_base)
-            add_base(&rates->base_sums[parent], &rates->base_sums[i]);
-    }
+    for (size_t i = 0; i < count; i++)
+        rates->sum_places[i] = SUM_IS_ROW | (!counts || counts[i] ? rates->places[i] : 0);
+    rates->summed = count;
+    rates->sum_count = 0;
+    for (size_t i = count; i-- > 1;)
+        add_to_parent(rates, model->contexts[i].parent, rates->sum_places[i]);
 }
 
 int64_t rates_figure(const struct rates_sums *sums, enum rates_column column) {
@@ -257,12 +294,12 @@ int64_t rates_figure(const struct rates_sums *sums, enum rates_column column) {
 
 int64_t rates_value(const struct rates *rates, size_t index, enum rates_column column, bool subtree,
                     bool difference) {
-    subtree = subtree && index < rates->sum_count;
-    const struct rates_sums *now = subtree ? &rates->sums[index] : rates_own(rates, index);
+    uint32_t place = subtree && index < rates->summed ? rates->sum_places[index]
+                                                      : SUM_IS_ROW | rates->places[index];
+    const struct rates_sums *now = sum_at(rates, place);
     if (!difference || !rates->has_base)
         return rates_figure(now, column);
-    const struct rates_base_row *base =
-        subtree ? &rates->base_sums[index] : &rates->base[rates->places[index]];
+    const struct rates_base_row *base = base_at(rates, place);
     switch (column) {
     case RATES_GROWTH: return now->growth;
     case RATES_WASTE: return rates_less(now->waste_bytes, base->waste_bytes);

@@ -67,8 +67,12 @@ struct rates {
     /* block_s[index / RATES_BLOCK]: when the contexts of this block were last read; negative:
      * never. A context that gets its first figures counts as 0 at this time. */
     double *block_s;
-    struct rates_sums *sums;          /* sums over each subtree, by rates_add_up */
-    struct rates_base_row *base_sums; /* the base, summed over each subtree, by rates_add_up */
+    /* By rates_add_up: sum_places[index of a context] says which row or which element of `sums` has
+     * the sum over the context's subtree. */
+    uint32_t *sum_places;
+    size_t summed, sum_place_capacity; /* contexts that have a place; places allocated */
+    struct rates_sums *sums;
+    struct rates_base_row *base_sums; /* the base, summed in the same way */
     size_t sum_count, sum_capacity, base_sum_capacity;
     bool has_base;
     double since_s; /* time of the last look that saw all contexts (rates_end) */
