@@ -168,7 +168,7 @@ def what_is_refused_is_not_repeated():
             check_equal((done.returncode, done.stdout, len(got)),
                         (1, "sent 0, retried 0, dropped 0, failed 1\n", 1),
                         "a redirection")
-            check("status 302" in done.stderr, done.stderr)
+            check("status 302, a redirection, which is not followed" in done.stderr, done.stderr)
 
 
 @test

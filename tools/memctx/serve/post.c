@@ -331,6 +331,13 @@ static void judge(struct post_result *result, CURLcode code) {
     }
     result->outcome = may_try_again(result->status) ? POST_AGAIN : POST_REFUSED;
     result->wait_ms = wait_s > 0 && wait_s < INT32_MAX ? wait_s * 1000 : 0;
+    if (result->status / 100 == 3) {
+        snprintf(result->text, sizeof result->text,
+                 "the server answered with status %ld, a redirection, which is not followed; name "
+                 "the URL that it leads to",
+                 result->status);
+        return;
+    }
     snprintf(result->text, sizeof result->text,
              "the server refused the request with status %ld%s%.*s", result->status,
              now.text[0] != '\0' ? ": " : "", ANSWER_MAX, now.text);
