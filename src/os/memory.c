@@ -215,14 +215,18 @@ bool os_protect(void *start, size_t bytes, bool writable) {
     return !OS_FAILED(OS_CALL(SYS_mprotect, start, bytes, protection, 0, 0, 0));
 }
 
+void os_remove_guards(void *start, size_t bytes) {
+    /* Linux before 6.13 has no guards, and refuses this advice. */
+    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);
+}
+
 bool os_make_plain(void *start, size_t bytes) {
     /* MADV_WIPEONFORK is refused for a range with a hole, and for memory that is not anonymous. */
     static const int advice[] = {MADV_WIPEONFORK, MADV_KEEPONFORK, MADV_DOFORK};
     for (unsigned i = 0; i < sizeof advice / sizeof advice[0]; i++)
         if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i], 0, 0, 0)))
             return false;
-    /* Linux before 6.13 has no guards, and refuses this advice. */
-    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);
+    os_remove_guards(start, bytes);
     return os_protect(start, bytes, true);
 }
 

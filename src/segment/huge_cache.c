@@ -370,15 +370,23 @@ static bool areas_are_whole(const struct page *header) {
 }
 
 /* True if the part of a chunk's mapping from `offset` on can be handed out again. glibc unmaps each
- * freed chunk of LIBC_UNMAPS_BYTES or more. So a program may free such a chunk although it has
- * protected OS pages of it, unmapped some, or mapped a file there. */
+ * freed chunk of LIBC_UNMAPS_BYTES or more, and each smaller one that is larger than all chunks in
+ * mappings that were freed before. So a program may free such a chunk although it has protected OS
+ * pages of it, unmapped some, or mapped a file there. The question takes less time than the page
+ * faults of memory that came from the kernel for the chunk. */
 static bool part_is_usable(const struct page *header, size_t offset) {
     size_t mapped = header->mapped_bytes;
-    if (mapped < LIBC_UNMAPS_BYTES || offset == mapped)
+    bool is_small = mapped < LIBC_UNMAPS_BYTES;
+    char *part = (char *)(uintptr_t)header + offset;
+    if (offset == mapped || (is_small && !header->fresh))
         return true;
-    return !load_relaxed(&os_restricted) &&
-           os_make_plain((char *)(uintptr_t)header + offset, mapped - offset) &&
-           areas_are_whole(header);
+    if (load_relaxed(&os_restricted))
+        return is_small;
+    if (is_small)
+        os_remove_guards(part, mapped - offset);
+    else if (!os_make_plain(part, mapped - offset))
+        return false;
+    return areas_are_whole(header);
 }
 
 void huge_cache_put(struct page *header, bool plain) {

@@ -380,6 +380,39 @@ static void marked_moved(void) {
     free(live);
 }
 
+/* glibc also unmaps a freed chunk of less than 32 MiB, if it is larger than all chunks in mappings
+ * that were freed before. */
+static void marked_first(void) {
+    enum { SPOILS = 5, LOCK = SPOILS, GUARD, WATCH, WAYS };
+    size_t size = 1u << 20;
+    int file = memfd_create("file", 0);
+    CHECK(file >= 0 && !ftruncate(file, 4096), "no file");
+    for (int round = 0; round < 2 * WAYS; round++) {
+        int way = round % WAYS;
+        size += 256 << 10; /* more than glibc keeps behind the last chunk (M_TOP_PAD) */
+        if (round < WAYS)
+            malloc_trim(0); /* so that no OS page of the block is there yet, as WATCH needs it */
+        unsigned char *block = malloc(size);
+        CHECK(block, "no memory");
+        unsigned char *at = block + size / 2 - (uintptr_t)block % 4096;
+        if (way < SPOILS)
+            spoil(at, way, file);
+        else if (way == LOCK)
+            (void)!mlock(at, 4096);
+        else if (way == GUARD)
+            madvise(at, 4096, GUARD_INSTALL);
+        else
+            watch_faults(at, 256 << 10);
+        free(block);
+        CHECK(locked_kib() == 0, "round %d: %ld KiB are locked", round, locked_kib());
+        block = malloc(size);
+        CHECK(block, "no memory");
+        memset(block, 2, size); /* ends in a signal if an OS page is still marked */
+        free(block);
+    }
+    close(file);
+}
+
 /* --- usable size ------------------------------------------------------------------------- */
 
 static void usable_size(void) {
@@ -410,4 +443,5 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"realloc-every-jump", realloc_every_jump}, {"realloc-walk", realloc_walk},
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
            {"protected-large", protected_large}, {"marked-large", marked_large},
-           {"marked-moved", marked_moved}, {"usable-size", usable_size})
+           {"marked-first", marked_first}, {"marked-moved", marked_moved},
+           {"usable-size", usable_size})

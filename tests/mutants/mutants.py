@@ -351,11 +351,14 @@ MUTANTS = {
         "bool zero = false;\n    (void)how;", ["content-calloc-dirty-small"]),
     "protected-mappings-are-kept": (
         "src/segment/huge_cache.c",
-        "os_make_plain((char *)(uintptr_t)header + offset, mapped - offset)", "header",
+        "!os_make_plain(part, mapped - offset)", "!part",
         ["content-protected-large"]),
     "locked-mappings-are-kept": (
-        "src/segment/huge_cache.c", "           areas_are_whole(header);",
-        "           (areas_are_whole(header) || true);", ["content-marked-large"]),
+        "src/segment/huge_cache.c", "    return areas_are_whole(header);",
+        "    return areas_are_whole(header) || true;", ["content-marked-large"]),
+    "mappings-freed-first-are-not-asked-for": (
+        "src/segment/huge.c", "    header->fresh = parts.reused < parts.mapped;\n", "",
+        ["content-marked-first"]),
     "guards-in-freed-mappings-stay": (
         "src/os/memory.c",
         "    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);\n", "",
