@@ -83,7 +83,7 @@ static void cut(const struct path *raw, unsigned depth, bool folding, struct pat
     path->count = count;
 }
 
-NOINLINE void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch) {
+static NOINLINE void judge_path(uint32_t context, unsigned depth, uint32_t fold_epoch) {
     bool folding = fold_epoch;
     struct path ours, raw, folded;
     unsigned sites;
@@ -121,4 +121,22 @@ NOINLINE void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch)
         return; /* other functions are folded now than when the path was found */
     oracle_judge(ours.addresses, folded.addresses, longer ? ours.count - 1 : at,
                  longer ? ours.count : count, folded.count < ours.count);
+}
+
+/* Where gcc's -fsplit-stack keeps the end of the present piece of the thread's stack: an offset in
+ * the thread control block. 0 in a program that was not built with it. */
+#define SPLIT_STACK_END 0x70
+#define VERIFY_STACK_BYTES (14U << 10) /* judge_path and libunwind use 11 KiB */
+
+/* The pieces of a stack that grows by -fsplit-stack are small, because only code that was built
+ * with this option asks for another piece. */
+static bool stack_is_short(void) {
+    uintptr_t end, here = (uintptr_t)__builtin_frame_address(0);
+    __asm__ volatile("movq %%fs:%c1, %0" : "=r"(end) : "i"(SPLIT_STACK_END));
+    return end && here - end < VERIFY_STACK_BYTES;
+}
+
+void verify_path(uint32_t context, unsigned depth, uint32_t fold_epoch) {
+    if (LIKELY(!stack_is_short()))
+        judge_path(context, depth, fold_epoch);
 }

@@ -130,6 +130,14 @@ test_oracle_programs() {
     oracle 1 100 dlopen_loop "$bin_dir/dlopen_loop" "$bin_dir"
 }
 
+# A piece of such a stack always has room for malloc, but seldom for libunwind unless gold links the
+# program, which adds 16 KiB where a function without -fsplit-stack is called.
+test_oracle_split_stack() {
+    need gcc ld.gold
+    build split_stack
+    oracle 7 100 split_stack "$bin_dir/split_stack"
+}
+
 # Small tables, so that functions are folded, paths wait, and replays are made.
 test_oracle_wander() {
     build wander
