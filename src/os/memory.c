@@ -193,8 +193,7 @@ static enum discards try_discard(void) {
 
 void os_discard(void *start, size_t bytes) {
     static uint8_t known; /* atomic: an enum discards */
-    /* The kernel refuses this call for locked memory (mlockall), and a filter of system calls may
-     * refuse it, too. */
+    /* refused for locked memory (mlockall), and perhaps by a filter of system calls */
     bool failed = OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0));
     if (UNLIKELY(!load_relaxed(&known)) && !failed)
         store_owner(&known, try_discard());
@@ -216,7 +215,6 @@ bool os_protect(void *start, size_t bytes, bool writable) {
 }
 
 void os_remove_guards(void *start, size_t bytes) {
-    /* Linux before 6.13 has no guards, and refuses this advice. */
     OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);
 }
 

@@ -48,7 +48,8 @@ bool os_protect(void *start, size_t bytes, bool writable);
  * forked meanwhile. False: a part of the range is not mapped, or belongs to a file or to shared
  * memory. */
 bool os_make_plain(void *start, size_t bytes);
-/* Removes guard pages (MADV_GUARD_INSTALL) from the range. */
+/* Removes guard pages (MADV_GUARD_INSTALL) from the range. Linux before 6.13 has no guards, and
+ * refuses this advice. */
 void os_remove_guards(void *start, size_t bytes);
 /* True if the range is one area of the kernel (VMA), so that all its OS pages have the same
  * properties. */
