@@ -16,6 +16,7 @@
 #include "control/commands.h"
 #include "control/control.h"
 #include "control/descriptors.h"
+#include "control/frames.h"
 #include "control/marks.h"
 #include "control/record.h"
 #include "control/socket.h"
@@ -390,7 +391,7 @@ static nfds_t list_polls(struct pollfd *polls, struct client **polled, bool deaf
 }
 
 /* Returns the milliseconds that poll may wait before other work of the thread is due. */
-static int find_wait_ms(bool connected, bool deaf, bool sweep_is_due) {
+static int find_wait_ms(bool connected, bool deaf, bool sweep_is_due, bool rules_grow) {
     struct segment_usage usage = segment_usage();
     int64_t decay = load_relaxed(&options.decay_ms) / 2;
     int wait = usage.freelist_bytes && decay < IDLE_POLL_MS ? (int)(decay < 50 ? 50 : decay)
@@ -403,6 +404,8 @@ static int find_wait_ms(bool connected, bool deaf, bool sweep_is_due) {
         wait = OBJECTS_POLL_MS;
     if (policy_rules_exist() && wait > RULES_POLL_MS)
         wait = RULES_POLL_MS;
+    if (rules_grow && wait > FRAMES_POLL_MS)
+        wait = FRAMES_POLL_MS;
     if (sweep_is_due && wait > SWEEP_POLL_MS)
         wait = SWEEP_POLL_MS;
     return holes_wait_ms(record_wait_ms(marks_wait_ms(wait)));
@@ -446,13 +449,14 @@ void server_run(void) {
         holes_look();
         bool sweep_is_due = evict_sweep();
         retire_look();
+        bool rules_grow = descriptors_are_own && frames_look();
         bool deaf = os_now_exact_ns() < deaf_until_ns;
         nfds_t count = list_polls(polls, polled, deaf);
         if (count == 1) { /* no client is connected */
             unmap_rooms();
             buffers_unmap_kept();
         }
-        int wait = find_wait_ms(count > 1, deaf, sweep_is_due);
+        int wait = find_wait_ms(count > 1, deaf, sweep_is_due, rules_grow);
         int ready = OS_TRY(os_poll(polls, count, wait));
         /* poll fails when RLIMIT_NOFILE is too low: sleep instead. */
         if (ready < 0 && errno != EINTR) {

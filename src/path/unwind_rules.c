@@ -162,6 +162,27 @@ static void read_headers(struct module *module) {
             read_build_id(module, segment);
 }
 
+bool unwind_rules_frames(uint32_t index, uintptr_t *start, uintptr_t *end) {
+    const struct module *module = unwind_rules_module(index);
+    unsigned count = 0, i;
+    const ElfW(Phdr) *segments = program_headers(module->link_map, &count);
+    for (i = 0; segments && i < count && segments[i].p_type != PT_GNU_EH_FRAME; i++) {
+    }
+    if (!segments || i == count)
+        return false;
+    uintptr_t header = segments[i].p_vaddr;
+    for (i = 0; i < count; i++) {
+        uintptr_t segment_end = segments[i].p_vaddr + segments[i].p_filesz;
+        if (segments[i].p_type != PT_LOAD || segments[i].p_flags != PF_R ||
+            header < segments[i].p_vaddr || header >= segment_end)
+            continue;
+        *start = align_up(module->bias + header, OS_PAGE_BYTES);
+        *end = (module->bias + segment_end) & ~(OS_PAGE_BYTES - 1);
+        return *start < *end;
+    }
+    return false;
+}
+
 /* Reads the path of the program's file. Returns false if there is no room for all of it. If the
  * loader was started as a program (ld.so PROGRAM), /proc/self/exe is the loader. The kernel then
  * passes AT_BASE 0, and the loader puts PROGRAM into AT_EXECFN. A relative PROGRAM is of no use to

@@ -153,6 +153,9 @@ INTERNAL const uint32_t *const unwind_rules_count_shown;
  * `link_map` ever change, under unwind_rules_lock. */
 uint32_t unwind_rules_module_count(void);
 const struct module *unwind_rules_module(uint32_t index);
+/* Finds the whole OS pages that hold the module's unwind information, from its sorted table to the
+ * end of the segment. False: there are none, or the segment also holds code or variables. */
+bool unwind_rules_frames(uint32_t index, uintptr_t *start, uintptr_t *end);
 /* Makes every rule and every cached path invalid, as a closed library does. Called when the depth
  * has changed or functions were unfolded. */
 void unwind_rules_new_generation(void);

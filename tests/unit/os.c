@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -97,6 +98,35 @@ Test(os, figures_behind_many_groups) {
 Test(memory, a_refusal_is_null) {
     cr_assert_null(os_map((size_t)1 << 62));
     cr_assert_null(os_map_aligned((size_t)1 << 62, 1 << 22));
+}
+
+/* True when the OS page is mapped, as /proc/self/pagemap tells. */
+static bool is_mapped(const char *at) {
+    uint64_t entry = 0;
+    int fd = open("/proc/self/pagemap", O_RDONLY);
+    cr_assert_eq(pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)at / 4096 * sizeof entry)),
+                 (ssize_t)sizeof entry);
+    close(fd);
+    return entry >> 63;
+}
+
+Test(memory, pages_of_files_are_dropped_and_changed_ones_stay) {
+    enum { COUNT = 600, CHANGED = 300 };
+    char *pages;
+    FILE *file = tmpfile();
+    cr_assert(file && !ftruncate(fileno(file), COUNT * 4096));
+    pages = mmap(NULL, COUNT * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE, fileno(file), 0);
+    cr_assert_neq(pages, MAP_FAILED);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(((volatile char *)pages)[(size_t)i * 4096], 0);
+    pages[CHANGED * 4096] = 7;
+    os_drop_file_pages((uintptr_t)pages, (uintptr_t)pages + COUNT * 4096);
+    for (int i = 0; i < COUNT; i++)
+        cr_assert_eq(is_mapped(pages + (size_t)i * 4096), i == CHANGED, "page %d", i);
+    cr_assert_eq(pages[CHANGED * 4096], 7);
+    cr_assert_eq(pages[0], 0);
+    munmap(pages, COUNT * 4096);
+    fclose(file);
 }
 
 /* Returns the size of this process's address space in OS pages, and maps no memory. */
