@@ -375,7 +375,7 @@ Test(huge, the_freelist_keeps_beginnings) {
     cr_assert_geq(usage.freelist_items, 4, "only %ld mappings", (long)usage.freelist_items);
     for (int i = 0; i < 4; i++) { /* each beginning is extended to a whole mapping */
         headers[i] = segment_huge_alloc(BYTES, 16);
-        cr_assert_not(headers[i]->fresh);
+        cr_assert_gt(headers[i]->stale_bytes, 0);
         memset(headers[i]->chunk, 2, BYTES);
     }
     cr_assert_eq(segment_usage().freelist_items, usage.freelist_items - 4);
@@ -544,7 +544,7 @@ Test(huge, a_cached_mapping_may_move_to_where_no_chunk_was_yet) {
     header = segment_huge_alloc(40 << 20, 16);
     cr_assert(header != NULL);
     cr_assert_neq(leaf_of(header), leaf);
-    cr_assert_not(header->fresh, "it was not the cached one");
+    cr_assert_gt(header->stale_bytes, 0, "it was not the cached one");
     cr_assert_eq(segment_huge_of(header->chunk), header);
     memset(header->chunk, 8, 40 << 20);
     segment_huge_free(header);
