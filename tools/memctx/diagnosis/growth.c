@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "diagnosis/chance.h"
 #include "diagnosis/garbage.h"
 
 #define DAY_S 86400.0
@@ -22,11 +23,6 @@
 #define PER_THREAD 8
 /* With more samples than this, growth measured by time alone has to slow down more clearly. */
 #define TIMES_MIN 4
-/* Chance explains growth of up to CHANCE times the standard deviation. Growth is even if its mean
- * is EVEN times the standard error. Fewer than CHANCE_CHUNKS chunks are not judged. */
-#define CHANCE 3.0
-#define EVEN 6.0
-#define CHANCE_CHUNKS 64
 #define EVEN_INTERVALS 5 /* growth->even needs at least so many intervals */
 /* find_even_end: least number of intervals; the second half grows at least GOES_ON times as much as
  * the first */
@@ -41,10 +37,6 @@
  */
 #define LARGER 4
 
-static int64_t mean_bytes(const struct sample_row *row) {
-    return row->requested_bytes / larger(1, row->live_chunks);
-}
-
 /* True if the path's chunks became larger rather than more, as the buffers of a table do. The path
  * allocates only to make a chunk larger, so growth per allocation of its own never slows down. */
 static bool makes_chunks_larger(const struct series *series, size_t number) {
@@ -52,7 +44,8 @@ static bool makes_chunks_larger(const struct series *series, size_t number) {
     const struct sample_row *to = &series->rows[series->samples->count - 1][number];
     int64_t more = to->live_chunks - from->live_chunks;
     int64_t bytes = to->requested_bytes - from->requested_bytes;
-    return bytes > 0 && (double)more * (double)mean_bytes(to) <= LARGER_SHARE * (double)bytes;
+    return bytes > 0 &&
+           (double)more * (double)series_mean_bytes(to) <= LARGER_SHARE * (double)bytes;
 }
 
 /* True if the path keeps about the same share of its chunks in each interval of series->few, as a
@@ -134,7 +127,8 @@ static bool slows_with_load(struct series *series, size_t number, bool slackens,
         allocs[i] -= series->kept[series->few[i]];
     if (falls_somewhere(allocs, count))
         return false;
-    double entry = (double)larger(1, mean_bytes(&series->rows[series->samples->count - 1][number]));
+    double entry =
+        (double)larger(1, series_mean_bytes(&series->rows[series->samples->count - 1][number]));
     bool slows =
         trend_slows(allocs, series->values, count) || trend_bends(allocs, series->values, count) ||
         trend_wanes(allocs, series->values, count) ||
@@ -269,62 +263,29 @@ static struct trend_line explaining_line(const struct series *series, int64_t by
     return line;
 }
 
-/* True if the path's growth between two samples is no larger than chance may make it: its chunks
- * come and go at random, and at the later sample there are more of them. The number of such chunks
- * varies by about the square root of the number of chunks that came or went, and by no more than
- * the square root of twice the number of live chunks. series->values are the bytes of the path. */
-static bool is_within_chance(const struct series *series, size_t number, size_t from, size_t to) {
-    const struct sample_row *before = &series->rows[from][number];
-    const struct sample_row *after = &series->rows[to][number];
-    double chunks = (double)after->live_chunks;
-    double moved = 2 * (double)larger(0, after->allocs - before->allocs) -
-                   (double)(after->live_chunks - before->live_chunks); /* came or went */
-    double variance = moved < 2 * chunks ? moved : 2 * chunks;
-    double grown =
-        (double)(series->values[to] - series->values[from]) / (double)larger(1, mean_bytes(after));
-    return chunks >= CHANCE_CHUNKS && grown * grown <= CHANCE * CHANCE * variance;
-}
-
 /* True if there are at most FEW_CHUNKS more chunks, of about the size as before and not very large,
  * while as many or more were freed. A queue of a few large buffers looks like that by chance. */
 static bool are_few_that_change(const struct sample_row *from, const struct sample_row *to) {
     int64_t chunks = to->live_chunks - from->live_chunks, allocs = to->allocs - from->allocs;
     return from->live_chunks > 0 && chunks > 0 && chunks <= FEW_CHUNKS && allocs >= 2 * chunks &&
            to->requested_bytes - from->requested_bytes <= FEW_BYTES &&
-           mean_bytes(to) / 2 <= mean_bytes(from);
+           series_mean_bytes(to) / 2 <= series_mean_bytes(from);
 }
 
-/* True if series->values grow evenly between two samples. */
-static bool is_even(const struct series *series, size_t from, size_t to) {
-    double count = (double)(to - from);
-    double mean = (double)(series->values[to] - series->values[from]) / count, squares = 0;
-    for (size_t i = from + 1; i <= to; i++) {
-        double off = (double)(series->values[i] - series->values[i - 1]) - mean;
-        squares += off * off;
-    }
-    return mean * mean * count * (count - 1) >= EVEN * EVEN * squares;
-}
-
-/* True if the path grew in the first half of the time, and no more than by chance after that. A
- * table whose slots are filled and replaced at random grows in this way. Two intervals cannot show
- * that growth is even. */
-static bool has_settled(const struct series *series, size_t number, const struct trend *trend) {
-    size_t from = trend->from, to = trend->to, middle = from + (to - from) / 2;
-    int64_t first = series->values[middle] - series->values[from];
-    return to - from >= 3 && series->values[to] - series->values[middle] <= first / 3 * 2 &&
-           is_within_chance(series, number, middle, to) &&
-           (to - middle == 2 || !is_even(series, middle, to));
-}
-
-/* True if the path's growth from `from` to `to`, divided at `middle`, does not become slower along
- * `x`. */
-static bool goes_on(const struct series *series, const double *x, size_t from, size_t middle,
-                    size_t to) {
+/* True if series->values do not rise more slowly from `middle` to `to` than from `from` to
+ * `middle`. `before` and `after` are the lengths of these parts. */
+static bool goes_on(const struct series *series, size_t from, size_t middle, size_t to,
+                    double before, double after) {
     const int64_t *values = series->values;
-    double before = x[middle] - x[from], after = x[to] - x[middle];
     return before > 0 && after > 0 &&
            (double)(values[to] - values[middle]) / after >=
                GOES_ON * (double)(values[middle] - values[from]) / before;
+}
+
+/* True if goes_on is true along x. */
+static bool goes_on_along(const struct series *series, const double *x, size_t from, size_t middle,
+                          size_t to) {
+    return goes_on(series, from, middle, to, x[middle] - x[from], x[to] - x[middle]);
 }
 
 /* True if the growth of the path declines in time from the first sample to the last, and the rate
@@ -345,14 +306,34 @@ static bool only_declines(const struct series *series, size_t number, size_t fro
                    (series->seconds[from] - series->seconds[0]);
     return before < FAST_FIRST * after &&
            trend_declines(at, values, few_count,
-                          (double)larger(1, mean_bytes(&series->rows[last][number])));
+                          (double)larger(1, series_mean_bytes(&series->rows[last][number])));
+}
+
+/* Returns the program's allocations between two samples, without those of paths that keep most of
+ * their chunks: these become fewer when growth slows down. */
+static double load_between(const struct series *series, size_t from, size_t to) {
+    return series->allocs[to] - series->allocs[from] - series->kept[to] + series->kept[from];
+}
+
+/* True if series->values rise more slowly from `middle` to `to` than before for each allocation of
+ * the program, and also in one interval of time. If there are too few such allocations, the rise
+ * from sample to sample is judged. A vocabulary grows ever more slowly with the words that were
+ * read. If it does not grow more slowly in time, too, the program only reads faster. But a leak
+ * that does not depend on the load rises evenly in time while the load rises. */
+static bool declines_with_load(const struct series *series, size_t from, size_t middle, size_t to) {
+    double all = series->allocs[to] - series->allocs[from];
+    if (load_between(series, from, to) < (1 - KEPT_ALLOCS) * all)
+        return !goes_on(series, from, middle, to, (double)(middle - from), (double)(to - middle));
+    return !goes_on(series, from, middle, to, load_between(series, from, middle),
+                    load_between(series, middle, to)) &&
+           trend_is_slower(series->seconds + from, series->values + from, to - from + 1);
 }
 
 /* A cache that has been filled, and then leaks, grows fast at first and slowly later. Finds the
  * first sample from which on the path grew evenly, by more than chance explains, and no more slowly
- * in the second half than in the first, in time and for each of its own allocations. At least half
- * of all intervals must follow. Returns 0 if there is no such sample. The growth of a cache that
- * fills slows down in its second half, too. */
+ * in the second half than in the first, in time, for each of its own allocations, and with the
+ * load (declines_with_load). At least half of all intervals must follow. Returns 0 if there is no
+ * such sample. The growth of a cache that fills slows down in its second half, too. */
 static size_t find_even_end(struct series *series, size_t number) {
     size_t count = series->samples->count, last = count - 1;
     if (falls_somewhere(series->allocs, count))
@@ -362,10 +343,11 @@ static size_t find_even_end(struct series *series, size_t number) {
         series->x[i] = (double)series->rows[i][number].allocs;
     for (size_t from = 1; last - from >= EVEN_END && last - from >= last / 2; from++) {
         size_t middle = from + (last - from) / 2;
-        if (series->values[middle] > series->values[from] && is_even(series, from, last) &&
-            !is_within_chance(series, number, from, last) &&
-            goes_on(series, series->seconds, from, middle, last) &&
-            goes_on(series, series->x, from, middle, last))
+        if (series->values[middle] > series->values[from] && chance_is_even(series, from, last) &&
+            !chance_explains(series, number, from, last) &&
+            goes_on_along(series, series->seconds, from, middle, last) &&
+            goes_on_along(series, series->x, from, middle, last) &&
+            !declines_with_load(series, from, middle, last))
             return only_declines(series, number, from) ? 0 : from;
     }
     return 0;
@@ -462,16 +444,16 @@ struct growth growth_of(struct series *series, size_t number) {
     const struct sample_row *from = &series->rows[trend.from][number];
     const struct sample_row *to = &series->rows[trend.to][number];
     struct growth growth = {
-        .kind = trend.kind, .live = to->live_chunks, .mean_bytes = mean_bytes(to)};
+        .kind = trend.kind, .live = to->live_chunks, .mean_bytes = series_mean_bytes(to)};
     take_growth(series, number, trend.from, trend.to, &growth);
-    if (is_within_chance(series, number, trend.from, trend.to) &&
-        !is_even(series, trend.from, trend.to))
+    if (chance_explains(series, number, trend.from, trend.to) &&
+        !chance_is_even(series, trend.from, trend.to))
         return (struct growth){0};
     if (trend.kind == TREND_DIPS && are_few_that_change(from, to))
         return (struct growth){0};
     growth.even = trend.kind == TREND_STEADY && trend.to - trend.from >= EVEN_INTERVALS &&
-                  is_even(series, trend.from, trend.to);
-    bool settled = has_settled(series, number, &trend);
+                  chance_is_even(series, trend.from, trend.to);
+    bool settled = chance_has_settled(series, number, &trend);
     growth.seldom =
         trend.kind == TREND_STEADY && !trend_rises_often(series->values, series->samples->count);
     if (trend.kind == TREND_STEPS)

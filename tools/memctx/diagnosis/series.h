@@ -39,6 +39,11 @@ void series_add(struct series *series, size_t number);
 /* Sets series->values to the bytes of a row at all samples, or at the samples of series->few. */
 void series_take_bytes(struct series *series, size_t number);
 void series_take_few(struct series *series, size_t number);
+/* Returns the mean size of a row's chunks at a sample. */
+static inline int64_t series_mean_bytes(const struct sample_row *row) {
+    return row->requested_bytes / larger(1, row->live_chunks);
+}
+
 /* True if at least half of the chunks that the path of a row allocates stay alive. */
 bool series_keeps_most(const struct series *series, size_t number);
 
