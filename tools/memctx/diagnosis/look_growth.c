@@ -36,6 +36,12 @@
 /* If a finding's chunks take less than this for each new thread, the threads' stacks may be larger.
  * The rate of the chunks then does not tell when memory will be used up. */
 #define CHUNKS_BELOW_STACK (64 * KIB)
+/* An array has been filled if no element is new for FILLED_INTERVALS. Paths that grew by less than
+ * 1/FILLED_PART of the last step are not looked at. By chance, elements change by 1/FILLED_CHANGED.
+ */
+#define FILLED_INTERVALS 3
+#define FILLED_PART 16
+#define FILLED_CHANGED 64
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
@@ -116,6 +122,56 @@ static bool is_list_alone(const struct look *look, const struct series *series,
     return others < growth->bytes / 4;
 }
 
+/* Returns the innermost function of the program on a path; its context is WIRE_NONE if there is
+ * none. */
+static struct who_step find_meaning(const struct model *model, uint32_t context) {
+    struct who_step step = who_first(model, context);
+    while (step.context != WIRE_NONE && who_kind_of(model, step) != WHO_MEANS)
+        step = who_next(model, step);
+    return step;
+}
+
+/* Returns the last sample, up to `last`, at which an array grew, whose bytes are in the rows of
+ * `number`. */
+static size_t find_step(const struct series *series, size_t number, size_t last) {
+    while (last > 0 && series->rows[last][number].requested_bytes ==
+                           series->rows[last - 1][number].requested_bytes)
+        last--;
+    return last;
+}
+
+static int64_t bytes_between(const struct series *series, size_t number, size_t from, size_t to) {
+    return series->rows[to][number].requested_bytes - series->rows[from][number].requested_bytes;
+}
+
+/* True if the growth in steps is that of an array that the program has filled: between the last two
+ * steps other memory grew below the function that makes the array larger, half as much as the last
+ * step or more, and has not changed since then. A load of data ends like this: its elements own
+ * memory, and there are no new elements. */
+static bool has_been_filled(const struct look *look, const struct series *series,
+                            const struct blame_suspect *suspect, const struct growth *growth) {
+    uint32_t own = blame_number(&look->paths, suspect->members[0]);
+    size_t last = series->samples->count - 1, step = find_step(series, own, last);
+    size_t before = step > 0 ? find_step(series, own, step - 1) : 0;
+    struct who_step function = find_meaning(look->model, suspect->members[0]);
+    if (growth->kind != TREND_STEPS || suspect->count > 1 || last - step < FILLED_INTERVALS ||
+        before == 0 || function.context == WIRE_NONE)
+        return false;
+    int64_t rise = bytes_between(series, own, step - 1, step), grown = 0, changed = 0;
+    for (size_t i = 1; i < look->model->figures_count; i++) {
+        int64_t more = bytes_between(series, i, before, step);
+        uint32_t context = model_figures_at(look->model, i)->context;
+        if (look->paths.same[i] != i || i == own || context == WIRE_NONE ||
+            more < rise / FILLED_PART ||
+            who_find(look->model, who_first(look->model, context), function).context == WIRE_NONE)
+            continue;
+        int64_t since = bytes_between(series, i, step, last);
+        grown = model_tame(grown + more);
+        changed = model_tame(changed + (since < 0 ? -since : since));
+    }
+    return grown >= rise / 2 && changed <= grown / FILLED_CHANGED;
+}
+
 /* Adds a finding for each suspect. */
 static void tell_all(struct look *look, const struct rule *rule, const struct blame *blame,
                      struct series *series, const struct growth *growths) {
@@ -127,7 +183,8 @@ static void tell_all(struct look *look, const struct rule *rule, const struct bl
         enum severity severity = growth_severity(look, intervals, &growth);
         if (growth.bytes < LOADER_MOST && origin_is_loader(look, suspect))
             severity = SEVERITY_INFO; /* plug-ins that are loaded one after the other */
-        if (is_list_alone(look, series, suspect, &growth))
+        if (is_list_alone(look, series, suspect, &growth) ||
+            has_been_filled(look, series, suspect, &growth))
             severity = SEVERITY_INFO;
         if (severity == SEVERITY_INFO && growth.bytes < floor && !is_certain(&growth))
             continue;
