@@ -6,8 +6,8 @@
  * of an object's .eh_frame resident, although each entry is read once. These OS pages stay in the
  * kernel's cache of files, and a later read maps them again.
  */
-#ifndef MEMCTX_FRAMES_H
-#define MEMCTX_FRAMES_H
+#ifndef MEMCTX_CONTROL_FRAMES_H
+#define MEMCTX_CONTROL_FRAMES_H
 
 #include "base/base.h"
 

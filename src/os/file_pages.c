@@ -25,7 +25,7 @@ static void drop_part(uintptr_t at, const uint64_t *entries, size_t count) {
 }
 
 void os_drop_file_pages(uintptr_t start, uintptr_t end) {
-    uint64_t entries[ENTRIES_AT_ONCE];
+    uint64_t entries[ENTRIES_AT_ONCE] = {0};
     long fd = OS_CALL(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0, 0, 0);
     if (OS_FAILED(fd))
         return;
