@@ -84,6 +84,7 @@ ALLOC = [
         quick=True),
     own("handover", "producer and consumer", measure="wall"),
     own("small", "short-lived small objects, 12 calls deep", quick=True),
+    own("pairs", "one chunk at a time: malloc, write, free"),
     own("survivors", "random sizes with survivors", quick=True),
     own("growth", "growth by realloc"),
     own("big", "buffers of 64 KiB to 4 MiB"),
