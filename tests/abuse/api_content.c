@@ -325,6 +325,17 @@ static bool watch_faults(void *start, size_t bytes) {
     return true; /* the descriptor stays open, and with it the registration */
 }
 
+/* Frees the block and writes to the next one of its size, which ends in a signal if an OS page is
+ * still marked. */
+static void free_and_take_again(unsigned char *block, size_t size) {
+    free(block);
+    CHECK(locked_kib() == 0, "%ld KiB are locked", locked_kib());
+    block = malloc(size);
+    CHECK(block, "no memory");
+    memset(block, 2, size);
+    free(block);
+}
+
 /* As for protected_large: a program may free a chunk of 32 MiB or more while OS pages of it are
  * locked, are guards (Linux 6.13 and newer), have a protection key, or are watched by a
  * userfaultfd. A later chunk must have none of these. */
@@ -349,12 +360,7 @@ static void marked_large(void) {
         default: is_done = watch_faults(at, part);
         }
         done += is_done;
-        free(block);
-        CHECK(locked_kib() == 0, "round %d: %ld KiB are locked", round, locked_kib());
-        block = malloc(size);
-        CHECK(block, "no memory");
-        memset(block, 2, size); /* ends in a signal if an OS page is still marked */
-        free(block);
+        free_and_take_again(block, size);
     }
     CHECK(done, "the kernel refused all ways");
     free(live);
@@ -403,12 +409,7 @@ static void marked_first(void) {
             madvise(at, 4096, GUARD_INSTALL);
         else
             watch_faults(at, 256 << 10);
-        free(block);
-        CHECK(locked_kib() == 0, "round %d: %ld KiB are locked", round, locked_kib());
-        block = malloc(size);
-        CHECK(block, "no memory");
-        memset(block, 2, size); /* ends in a signal if an OS page is still marked */
-        free(block);
+        free_and_take_again(block, size);
     }
     close(file);
 }
