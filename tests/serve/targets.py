@@ -313,7 +313,8 @@ def targets_that_are_not_there():
 
 @test
 def a_program_whose_name_has_a_space():
-    """A program with spaces in its path has its whole name in metrics, addresses and options."""
+    """A program with spaces in its path has its whole name in metrics, addresses and options. A
+    program that is started by a symbolic link has the name of the link."""
     program = harness.build_program("tests/serve/served.c", flags=["-O0"])
     with runtime_dir() as runtime, tempfile.TemporaryDirectory(prefix="mctx a-",
                                                                dir="/tmp") as where:
@@ -330,3 +331,10 @@ def a_program_whose_name_has_a_space():
             env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
             check_equal(json.loads(run_cli("dump", "my served", "--json",
                                            env=env).stdout)["program"], "my served", "dump")
+        for name in ("a link", "a link of more than 15 bytes"):
+            os.symlink(program, link := os.path.join(where, name))
+            with harness.Target([link], runtime, MEMCTX_CONTROL="eager") as target:
+                check_equal(target.hear(), "ready", "first line of the link's target")
+                target.wait_socket()
+                check_equal(json.loads(run_cli("dump", target.pid, "--json",
+                                               env=env).stdout)["program"], name, "by a link")

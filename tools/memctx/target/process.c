@@ -83,6 +83,7 @@ static void add_restrictions(struct process_facts *facts, const char *status) {
 }
 
 #define STATUS_BYTES ((size_t)1 << 20) /* a user may be in 65536 groups, all in one line */
+#define KERNEL_NAME_MAX 15             /* characters of a name in /proc/PID/comm, at most */
 
 static void read_status(struct process_facts *facts) {
     char *text = cli_alloc(STATUS_BYTES, 1);
@@ -347,18 +348,30 @@ static bool read_exe(const struct process_facts *facts, char *path, size_t bytes
     return length > 0;
 }
 
-/* Returns the name of the program's file if argument 0 ends with this name, and its path has a
- * space or is cut off in facts->command. Otherwise returns NULL: the name ends at the first space
- * of the command line. */
+/* True if the kernel's name of the process has a space and begins the word `name`. The kernel names
+ * a process after the path that was executed, which may be a symbolic link. */
+static bool is_spaced_name(const struct process_facts *facts, const char *name) {
+    size_t known = strlen(facts->name);
+    return strchr(facts->name, ' ') && strncmp(name, facts->name, known) == 0 &&
+           (name[known] == '\0' || known == KERNEL_NAME_MAX);
+}
+
+/* Returns the name of the program if argument 0 ends with this name, and it is cut off in
+ * facts->command, or it or the path of its file has a space. Otherwise returns NULL: the name ends
+ * at the first space of the command line. */
 static char *find_long_name(const struct process_facts *facts) {
     char exe[PATH_MAX], argument[PATH_MAX];
     bool is_cut = strcspn(facts->command, " ") == sizeof facts->command - 1;
-    if ((!is_cut && !strchr(facts->command, ' ')) || !read_exe(facts, exe, sizeof exe) ||
-        (!is_cut && !strchr(exe, ' ')) ||
+    if ((!is_cut && !strchr(facts->command, ' ')) ||
         read_proc(facts->thread, "cmdline", argument, sizeof argument) <= 0)
         return NULL;
-    const char *slash = strrchr(exe, '/'), *name = slash ? slash + 1 : exe;
-    return is_base_name(argument, name) ? cli_clean_bytes(cli_copy(name)) : NULL;
+    const char *slash = strrchr(argument, '/'), *name = slash ? slash + 1 : argument;
+    if (is_spaced_name(facts, name))
+        return cli_clean_bytes(cli_copy(name));
+    if (!read_exe(facts, exe, sizeof exe) || (!is_cut && !strchr(exe, ' ')))
+        return NULL;
+    slash = strrchr(exe, '/');
+    return strcmp(name, slash ? slash + 1 : exe) == 0 ? cli_clean_bytes(cli_copy(name)) : NULL;
 }
 
 char *process_program(const struct process_facts *facts) {
