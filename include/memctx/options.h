@@ -34,7 +34,7 @@
       "to the kernel; and while a thread sleeps, collect its chunks that other threads freed; "    \
       "0: only on request (memctx trim TARGET CONTEXT)")                                           \
     X(freelist_kib, FREELIST_KIB, INT, 8192, 0, 1073741824, 1,                                     \
-      "at most this many KiB of empty memory are kept for reuse, or 5 % of the live bytes if "     \
+      "at most this many KiB of empty memory are kept for reuse, or 5 % of the bytes in use if "   \
       "more; what a program frees and takes again at once is kept, too")                           \
     X(promote_bytes, PROMOTE_BYTES, INT, 16384, 0, 1073741824, 1,                                  \
       "a context with this many live bytes gets pages of its own; above 64 KiB of live bytes in "  \
