@@ -24,11 +24,11 @@ static void drop_part(uintptr_t at, const uint64_t *entries, size_t count) {
     }
 }
 
-void os_drop_file_pages(uintptr_t start, uintptr_t end) {
+bool os_drop_file_pages(uintptr_t start, uintptr_t end) {
     uint64_t entries[ENTRIES_AT_ONCE] = {0};
     long fd = OS_CALL(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0, 0, 0);
     if (OS_FAILED(fd))
-        return;
+        return false;
     for (size_t count; start < end; start += count * OS_PAGE_BYTES) {
         count = (end - start) / OS_PAGE_BYTES;
         if (count > ENTRIES_AT_ONCE)
@@ -40,4 +40,5 @@ void os_drop_file_pages(uintptr_t start, uintptr_t end) {
         drop_part(start, entries, count);
     }
     OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
+    return true;
 }

@@ -68,8 +68,8 @@ bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
 
 /* Takes the OS pages of [start, end), which are aligned, out of the resident set, if they belong to
  * a mapped file. OS pages that the process has changed stay. A later read maps the OS pages again.
- * For the control thread; does nothing if /proc/self/pagemap cannot be read. */
-void os_drop_file_pages(uintptr_t start, uintptr_t end);
+ * For the control thread. False: /proc/self/pagemap cannot be opened. */
+bool os_drop_file_pages(uintptr_t start, uintptr_t end);
 
 /* --- time and identity -------------------------------------------------------------------- */
 /* The constructor passes the address of libc's clock_gettime; 0: not found. */

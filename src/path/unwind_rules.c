@@ -312,11 +312,13 @@ static uint32_t module_learn(const struct cfi_object *object) {
     char *copy = copy_path(map, name, &length);
     if (!copy)
         return MODULE_NONE;
+    struct page *page = segment_page_of(map);
     struct module learnt = {.start = object->start,
                             .end = object->end,
                             .bias = map->l_addr,
                             .path = copy,
                             .link_map = map,
+                            .permanent = !page,
                             .loader = !is_program &&
                                       (text_has(copy, "/ld-linux") || text_has(copy, "/libc.so"))};
     read_headers(&learnt);
@@ -336,7 +338,6 @@ static uint32_t module_learn(const struct cfi_object *object) {
         global.at_hand[again] = *object;
     if (is_old)
         store_release(&module->closed, false); /* find_object may read at_hand from now on */
-    struct page *page = segment_page_of(map);
     /* the link map is a chunk of this library: dlopen got it from malloc, and dlclose will free
      * it */
     if (page)

@@ -33,6 +33,9 @@ struct module {
     bool loader; /* the object is libc or the dynamic linker */
     /* since dlclose unloaded the object, another one was loaded at some of its addresses */
     bool replaced;
+    /* Was loaded before the program began, so it is never unloaded. The loader's description of any
+     * other object is a chunk of this library. */
+    bool permanent;
 };
 
 struct rule {

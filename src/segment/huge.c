@@ -70,7 +70,6 @@ struct page *segment_emergency_alloc(size_t bytes, size_t alignment, uint32_t co
     header->mapped_bytes = mapped;
     header->requested_bytes = bytes;
     header->context = context;
-    header->fresh = true;
     header->born = load_relaxed(&segment_clock);
     segment_map_set(SEGMENT_HUGE, header, true);
     struct page *first = load_relaxed(&segment_emergencies);
@@ -130,7 +129,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
         __builtin_memset(header, 0, sizeof *header);
     store_owner(&header->mapped_bytes, parts.mapped);
     header->chunk = start + offset;
-    header->fresh = parts.reused < parts.mapped;
+    header->fresh = fresh;
     header->flags = parts.spare ? PAGE_SPARE : 0;
     header->stale_bytes = parts.fresh > offset ? parts.fresh - offset : 0;
     header->born = load_relaxed(&segment_clock);

@@ -372,14 +372,18 @@ static bool areas_are_whole(const struct page *header) {
 /* True if the part of a chunk's mapping from `offset` on can be handed out again. glibc unmaps each
  * freed chunk of LIBC_UNMAPS_BYTES or more, and each smaller one that is larger than all chunks in
  * mappings that were freed before. So a program may free such a chunk although it has protected OS
- * pages of it, unmapped some, or mapped a file there. The question takes less time than the page
- * faults of memory that came from the kernel for the chunk. */
+ * pages of it, unmapped some, or mapped a file there. Any other chunk may have been in glibc's
+ * heap, so it is not examined: a buffer that is taken and freed in turns costs no system call, and
+ * is kept also if the program advises huge pages for a part of it. */
 static bool part_is_usable(const struct page *header, size_t offset) {
+    static size_t freed_most; /* atomic: size of the largest mapping that was freed so far */
     size_t mapped = header->mapped_bytes;
     bool is_small = mapped < LIBC_UNMAPS_BYTES;
     char *part = (char *)(uintptr_t)header + offset;
-    if (offset == mapped || (is_small && !header->fresh))
+    if (offset == mapped || (is_small && mapped <= load_relaxed(&freed_most)))
         return true;
+    if (is_small && offset == OS_PAGE_BYTES)
+        store_owner(&freed_most, mapped);
     if (load_relaxed(&os_restricted))
         return is_small;
     if (is_small)

@@ -122,9 +122,7 @@ struct page {
     uint8_t color_mask;
     /* number of slices from this slice back to the first slice of the page; 0 in the first slice */
     uint8_t back;
-    /* memory of the page that was never handed out is zero; PAGE_HUGE: a part of the mapping came
-     * from the kernel for this chunk */
-    uint8_t fresh;
+    uint8_t fresh; /* memory of the page that was never handed out is zero */
     /* Second cache line: the fields for other threads, for lists of pages, and for large chunks. */
     /* atomic: the list of blocks that other threads freed (48 bits), and their number (16 bits) */
     uint64_t remote __attribute__((aligned(CACHE_LINE)));

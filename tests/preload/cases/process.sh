@@ -27,6 +27,11 @@ test_process_dlopen() {
     own_program 0 dlopen_loop "$bin_dir"
 }
 
+test_process_closed_library_is_gone() {
+    build plugin_a.so
+    own_program 0 closed_gone "$bin_dir"
+}
+
 # Old versions of qemu's user mode answer success to madvise and do nothing. Then the library zeroes
 # memory itself.
 test_process_unheeded() {

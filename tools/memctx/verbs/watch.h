@@ -217,9 +217,14 @@ void watch_files_forget(struct watched *process);
 
 /* --- watch_list.c ---------------------------------------------------------------------------- */
 
-/* Adds the files of earlier runs of this command. */
-void watch_list_read(const struct watch_settings *settings, struct watch_group **groups);
-/* Replaces the list by one that has the files of these groups. */
+/* Waits a moment for other commands that use the list. Returns a lock for watch_list_unlock; -1:
+ * there is none, and lines of other commands may be lost. */
+int watch_list_lock(const struct watch_settings *settings);
+void watch_list_unlock(int lock);
+/* Adds the files that earlier runs of this command made for the program. */
+void watch_list_read(const struct watch_settings *settings, const char *program,
+                     struct watch_group **groups);
+/* Replaces the list by one that has the files of these groups, and those of other commands. */
 void watch_list_write(const struct watch_settings *settings, const struct watch_group *groups);
 
 #endif

@@ -139,10 +139,11 @@ static bool is_free(const struct watch_group *group) {
 /* Gives the process a group: the one that it had before this command started, or that of an ended
  * process of its program, or a new one. A service that fails and is started again would otherwise
  * add --keep files each time. */
-static void take_group(struct watched *process) {
+static void take_group(const struct watch_settings *settings, struct watched *process) {
     char program[64];
-    struct watch_group *group = groups;
     name_program(program, process);
+    watch_list_read(settings, program, &groups);
+    struct watch_group *group = groups;
     while (group && (group->taken || group->pid != process->facts.pid ||
                      group->start_ticks != process->facts.start_ticks ||
                      strcmp(group->program, program) != 0))
@@ -159,19 +160,17 @@ static void take_group(struct watched *process) {
 }
 
 void watch_files_keep(const struct watch_settings *settings, struct watch_event *event) {
-    static bool is_read;
     struct watched *process = event->process;
     if (!event->made.snapshot && !event->made.doctor)
         return;
-    if (!is_read)
-        watch_list_read(settings, &groups);
-    is_read = true;
+    int lock = watch_list_lock(settings);
     if (!process->group)
-        take_group(process);
+        take_group(settings, process);
     event->made.inuse_bytes = event->inuse_bytes;
     watch_files_add(process->group, &event->made);
     prune(settings, process);
     watch_list_write(settings, groups);
+    watch_list_unlock(lock);
 }
 
 const char *watch_files_newest(const struct watch_event *event) {

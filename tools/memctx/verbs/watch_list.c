@@ -6,8 +6,9 @@
  * one line for each event: the pid and start of this command, the pid and start of the process, the
  * bytes in use, the program, the names of the snapshot and of the findings ("-": none). The name of
  * the list depends on the conditions, so that two commands with different conditions keep files
- * apart. Commands with the same conditions share the list, and leave each other's lines alone while
- * both run.
+ * apart. Commands with the same conditions share the list. A command takes over the lines of a
+ * program that it watches, if the command that wrote these lines has ended; it leaves all other
+ * lines alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,11 +42,16 @@ static void add_hash(uint64_t *hash, const char *text) { /* FNV-1a, with the fin
     while (*text++ != '\0');
 }
 
-/* Returns the path of the list. The name of the machine is part of the hash: on another machine
- * that has the same directory, processes cannot be told from ended ones. */
+/* Returns the path of the list. The name of the machine and the pid namespace are parts of the
+ * hash: commands in other places that have the same directory cannot see which processes run here.
+ */
 static char *list_path(const struct watch_settings *settings, const char *ending) {
     uint64_t hash = 0xcbf29ce484222325U;
     struct utsname machine;
+    char pids[64];
+    ssize_t length = readlink("/proc/self/ns/pid", pids, sizeof pids - 1);
+    pids[length > 0 ? length : 0] = '\0';
+    add_hash(&hash, pids);
     if (uname(&machine) == 0)
         add_hash(&hash, machine.nodename);
     for (size_t i = 0; i < settings->condition_count; i++)
@@ -113,32 +119,67 @@ static char *path_of(const struct watch_settings *settings, const char *name) {
     return NULL;
 }
 
-void watch_list_read(const struct watch_settings *settings, struct watch_group **groups) {
-    FILE *file = open_list(settings);
-    struct line line;
-    while (file && read_line(file, &line)) {
-        struct watch_files files = {.snapshot = path_of(settings, line.snapshot),
-                                    .doctor = path_of(settings, line.doctor),
-                                    .earlier = true,
-                                    .inuse_bytes = line.inuse_bytes};
-        if ((!files.snapshot && !files.doctor) || is_alive(line.owner, line.owner_ticks)) {
-            free(files.snapshot);
-            free(files.doctor);
-            continue;
-        }
-        watch_files_add(watch_files_group(groups, line.program, line.pid, line.ticks), &files);
-    }
-    if (file)
-        fclose(file);
-}
-
 /* Writes the base name of a file, or "-". */
 static void take_name(char name[256], const char *path) {
     const char *slash = path ? strrchr(path, '/') : NULL;
     snprintf(name, 256, "%s", slash ? slash + 1 : "-");
 }
 
-/* Returns the text of the list: the lines of other commands that run, and those of this one. */
+/* Makes the line of one event of a group, without its owner. */
+static struct line line_of(const struct watch_group *group, const struct watch_files *files) {
+    struct line line = {
+        .pid = group->pid, .ticks = group->start_ticks, .inuse_bytes = files->inuse_bytes};
+    snprintf(line.program, sizeof line.program, "%s", group->program);
+    take_name(line.snapshot, files->snapshot);
+    take_name(line.doctor, files->doctor);
+    return line;
+}
+
+/* True if the line's files are among those of this command. */
+static bool is_held(const struct watch_group *groups, const struct line *line) {
+    for (; groups; groups = groups->next) {
+        for (size_t i = 0; i < groups->count; i++) {
+            struct line own = line_of(groups, &groups->files[i]);
+            if (strcmp(own.snapshot, line->snapshot) == 0 && strcmp(own.doctor, line->doctor) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+void watch_list_read(const struct watch_settings *settings, const char *program,
+                     struct watch_group **groups) {
+    FILE *file = open_list(settings);
+    struct line line;
+    while (file && read_line(file, &line)) {
+        if (strcmp(line.program, program) != 0 || is_held(*groups, &line) ||
+            is_alive(line.owner, line.owner_ticks))
+            continue;
+        struct watch_files files = {.snapshot = path_of(settings, line.snapshot),
+                                    .doctor = path_of(settings, line.doctor),
+                                    .earlier = true,
+                                    .inuse_bytes = line.inuse_bytes};
+        if (files.snapshot || files.doctor)
+            watch_files_add(watch_files_group(groups, line.program, line.pid, line.ticks), &files);
+    }
+    if (file)
+        fclose(file);
+}
+
+/* True if a line that this command did not write stays in the list: its command runs, or its files
+ * exist and this command has not taken them over. */
+static bool is_others(const struct watch_settings *settings, const struct watch_group *groups,
+                      const struct line *line) {
+    if (is_alive(line->owner, line->owner_ticks))
+        return true;
+    char *snapshot = path_of(settings, line->snapshot), *doctor = path_of(settings, line->doctor);
+    bool exists = snapshot || doctor;
+    free(snapshot);
+    free(doctor);
+    return exists && !is_held(groups, line);
+}
+
+/* Returns the text of the list: the lines of other commands, and those of this one. */
 static char *make_text(const struct watch_settings *settings, const struct watch_group *groups,
                        size_t *length) {
     char *text;
@@ -149,21 +190,16 @@ static char *make_text(const struct watch_settings *settings, const struct watch
         own = (struct process_facts){.pid = getpid()};
     fputs(HEAD, to);
     while (file && read_line(file, &line))
-        if (line.owner != own.pid && is_alive(line.owner, line.owner_ticks))
+        if ((line.owner != own.pid || line.owner_ticks != own.start_ticks) &&
+            is_others(settings, groups, &line))
             write_line(to, &line);
     if (file)
         fclose(file);
     for (; groups; groups = groups->next) {
         for (size_t i = 0; i < groups->count; i++) {
-            const struct watch_files *files = &groups->files[i];
-            line = (struct line){.owner = own.pid,
-                                 .owner_ticks = own.start_ticks,
-                                 .pid = groups->pid,
-                                 .ticks = groups->start_ticks,
-                                 .inuse_bytes = files->inuse_bytes};
-            snprintf(line.program, sizeof line.program, "%s", groups->program);
-            take_name(line.snapshot, files->snapshot);
-            take_name(line.doctor, files->doctor);
+            line = line_of(groups, &groups->files[i]);
+            line.owner = own.pid;
+            line.owner_ticks = own.start_ticks;
             write_line(to, &line);
         }
     }
@@ -171,13 +207,18 @@ static char *make_text(const struct watch_settings *settings, const struct watch
     return text;
 }
 
-/* Waits a moment for other commands that write the list. Returns a descriptor that closes the lock;
- * -1: there is none, and lines of other commands may be lost. */
-static int lock_directory(const struct watch_settings *settings) {
+int watch_list_lock(const struct watch_settings *settings) {
     int fd = open(watch_files_directory(settings), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    for (int i = 0; i < LOCK_TRIES && fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; i++)
+    for (int i = 0; i < LOCK_TRIES && fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 &&
+                    (errno == EWOULDBLOCK || errno == EINTR);
+         i++)
         nanosleep(&(struct timespec){.tv_nsec = LOCK_PAUSE_NS}, NULL);
     return fd;
+}
+
+void watch_list_unlock(int lock) {
+    if (lock >= 0)
+        close(lock);
 }
 
 static bool write_file(const char *path, const char *text, size_t length) {
@@ -193,7 +234,6 @@ static bool write_file(const char *path, const char *text, size_t length) {
 
 void watch_list_write(const struct watch_settings *settings, const struct watch_group *groups) {
     static bool told;
-    int lock = lock_directory(settings);
     size_t length;
     char *text = make_text(settings, groups, &length);
     char *path = list_path(settings, ""), *temporary = list_path(settings, ".new");
@@ -208,6 +248,4 @@ void watch_list_write(const struct watch_settings *settings, const struct watch_
     free(path);
     free(temporary);
     free(text);
-    if (lock >= 0)
-        close(lock);
 }
