@@ -491,3 +491,36 @@ def trim_of_a_thread_that_sleeps():
         check(after < before * 6 // 10, f"{before} KiB, then {after}")
         target.say("go on")
         check_equal(target.hear(60).strip(), "right", "what stayed")
+
+
+def read_only_kib(pid, program):
+    """Resident KiB of the program's mappings that can only be read; .eh_frame is in one."""
+    kib, counted = 0, False
+    with open(f"/proc/{pid}/smaps", encoding="utf-8") as file:
+        for line in file:
+            if re.match("[0-9a-f]+-", line):
+                counted = line.split()[1] == "r--p" and line.rstrip().endswith(program)
+            elif counted and line.startswith("Rss:"):
+                kib += int(line.split()[1])
+    return kib
+
+
+@test
+def unwind_information_leaves_the_resident_set():
+    """The control thread gives back the OS pages of .eh_frame that were read, and the program can
+    still read them."""
+    program = harness.build_program("tests/control/many_frames.c")
+    found = []
+    for control in ("off", "eager"):
+        with runtime_dir() as directory, \
+             harness.Target([program], directory, MEMCTX_CONTROL=control) as target:
+            check_equal(target.hear(60), "ready", "the target's line")
+            if control == "eager":
+                target.wait_socket()
+                harness.wait_until(lambda: read_only_kib(target.pid, program) < found[0] // 2,
+                                   f"less than half of {found[0]} KiB")
+            found.append(read_only_kib(target.pid, program))
+            target.say("")
+            check_equal(target.finish(), (0, ""), "exit status and stderr of the target")
+    check(found[0] > 100, f"only {found[0]} KiB of .eh_frame were read")
+    return f"{found[0]} KiB without the control thread, then {found[1]}"
