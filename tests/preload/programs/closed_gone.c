@@ -18,17 +18,25 @@ static void *before[AROUND], *after[AROUND];
         char *volatile chunk = malloc(number);                                                     \
         free(chunk);                                                                               \
     }
-#define SITES(ten)                                                                                 \
-    SITE(ten##0)                                                                                   \
-    SITE(ten##1) SITE(ten##2) SITE(ten##3) SITE(ten##4) SITE(ten##5) SITE(ten##6) SITE(ten##7)     \
-        SITE(ten##8) SITE(ten##9)
-#define CALLS(ten)                                                                                 \
-    site_##ten##0(), site_##ten##1(), site_##ten##2(), site_##ten##3(), site_##ten##4(),           \
-        site_##ten##5(), site_##ten##6(), site_##ten##7(), site_##ten##8(), site_##ten##9()
-SITES(1)
-SITES(2) SITES(3) SITES(4)
+#define CALL(number) site_##number();
+#define TEN(WHAT, n)                                                                               \
+    WHAT(n##0)                                                                                     \
+    WHAT(n##1)                                                                                     \
+    WHAT(n##2)                                                                                     \
+    WHAT(n##3)                                                                                     \
+    WHAT(n##4)                                                                                     \
+    WHAT(n##5)                                                                                     \
+    WHAT(n##6)                                                                                     \
+    WHAT(n##7)                                                                                     \
+    WHAT(n##8)                                                                                     \
+    WHAT(n##9)
 
-    int main(int argc, char **argv) {
+TEN(SITE, 1)
+TEN(SITE, 2)
+TEN(SITE, 3)
+TEN(SITE, 4)
+
+int main(int argc, char **argv) {
     char path[4096];
     snprintf(path, sizeof path, "%s/plugin_a.so", argc > 1 ? argv[1] : ".");
     for (int i = 0; i < AROUND; i++)
@@ -52,7 +60,10 @@ SITES(2) SITES(3) SITES(4)
     malloc_trim(0);
     sleep(1);
     malloc_trim(0);
-    CALLS(1), CALLS(2), CALLS(3), CALLS(4);
+    TEN(CALL, 1)
+    TEN(CALL, 2)
+    TEN(CALL, 3)
+    TEN(CALL, 4)
     sleep(2);
     puts("done");
     return 0;
