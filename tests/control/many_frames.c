@@ -4,45 +4,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "../lib/repeat.h"
+
 #define SITE(number)                                                                               \
     __attribute__((noinline)) static void site_##number(void) {                                    \
         char *volatile chunk = malloc(number % 64);                                                \
         free(chunk);                                                                               \
     }
 #define CALL(number) site_##number();
-#define TEN(WHAT, n)                                                                               \
-    WHAT(n##0)                                                                                     \
-    WHAT(n##1)                                                                                     \
-    WHAT(n##2)                                                                                     \
-    WHAT(n##3)                                                                                     \
-    WHAT(n##4)                                                                                     \
-    WHAT(n##5)                                                                                     \
-    WHAT(n##6)                                                                                     \
-    WHAT(n##7)                                                                                     \
-    WHAT(n##8)                                                                                     \
-    WHAT(n##9)
-#define HUNDRED(WHAT, n)                                                                           \
-    TEN(WHAT, n##0)                                                                                \
-    TEN(WHAT, n##1)                                                                                \
-    TEN(WHAT, n##2)                                                                                \
-    TEN(WHAT, n##3)                                                                                \
-    TEN(WHAT, n##4)                                                                                \
-    TEN(WHAT, n##5)                                                                                \
-    TEN(WHAT, n##6)                                                                                \
-    TEN(WHAT, n##7)                                                                                \
-    TEN(WHAT, n##8)                                                                                \
-    TEN(WHAT, n##9)
-#define THOUSAND(WHAT, n)                                                                          \
-    HUNDRED(WHAT, n##0)                                                                            \
-    HUNDRED(WHAT, n##1)                                                                            \
-    HUNDRED(WHAT, n##2)                                                                            \
-    HUNDRED(WHAT, n##3)                                                                            \
-    HUNDRED(WHAT, n##4)                                                                            \
-    HUNDRED(WHAT, n##5)                                                                            \
-    HUNDRED(WHAT, n##6)                                                                            \
-    HUNDRED(WHAT, n##7)                                                                            \
-    HUNDRED(WHAT, n##8)                                                                            \
-    HUNDRED(WHAT, n##9)
+#define THOUSAND(M, p)                                                                             \
+    HUNDRED(M, p##0)                                                                               \
+    HUNDRED(M, p##1)                                                                               \
+    HUNDRED(M, p##2)                                                                               \
+    HUNDRED(M, p##3)                                                                               \
+    HUNDRED(M, p##4)                                                                               \
+    HUNDRED(M, p##5)                                                                               \
+    HUNDRED(M, p##6)                                                                               \
+    HUNDRED(M, p##7)                                                                               \
+    HUNDRED(M, p##8)                                                                               \
+    HUNDRED(M, p##9)
 
 THOUSAND(SITE, 1)
 THOUSAND(SITE, 2)

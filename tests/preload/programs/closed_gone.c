@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "../../lib/repeat.h"
+
 /* Chunks of about the size of the loader's description share pages with it. */
 enum { AROUND = 60000, BYTES = 1180 };
 
@@ -19,17 +21,6 @@ static void *before[AROUND], *after[AROUND];
         free(chunk);                                                                               \
     }
 #define CALL(number) site_##number();
-#define TEN(WHAT, n)                                                                               \
-    WHAT(n##0)                                                                                     \
-    WHAT(n##1)                                                                                     \
-    WHAT(n##2)                                                                                     \
-    WHAT(n##3)                                                                                     \
-    WHAT(n##4)                                                                                     \
-    WHAT(n##5)                                                                                     \
-    WHAT(n##6)                                                                                     \
-    WHAT(n##7)                                                                                     \
-    WHAT(n##8)                                                                                     \
-    WHAT(n##9)
 
 TEN(SITE, 1)
 TEN(SITE, 2)
