@@ -193,7 +193,8 @@ static enum discards try_discard(void) {
 
 void os_discard(void *start, size_t bytes) {
     static uint8_t known; /* atomic: an enum discards */
-    /* refused for locked memory (mlockall), and perhaps by a filter of system calls */
+    /* The kernel refuses this call for locked memory (mlockall), and a filter of system calls may
+     * refuse it, too. */
     bool failed = OS_FAILED(OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0));
     if (UNLIKELY(!load_relaxed(&known)) && !failed)
         store_owner(&known, try_discard());
@@ -285,33 +286,9 @@ bool os_is_readable(uintptr_t start, uintptr_t end) {
     }
 }
 
-#define PAGEMAP_AT_ONCE 128UL /* OS pages */
-#define PAGEMAP_PRESENT 63    /* bit of an entry */
-
-/* Finds the resident OS pages of an aligned range in /proc/self/pagemap. */
-static bool read_pagemap(uintptr_t start, size_t bytes, unsigned char *vector) {
-    uint64_t entries[PAGEMAP_AT_ONCE] = {0};
-    size_t count = bytes / OS_PAGE_BYTES, part, done = 0;
-    long got = 1,
-         fd = OS_CALL(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0, 0, 0);
-    if (OS_FAILED(fd))
-        return false;
-    for (; done < count && got > 0; done += part) {
-        part = count - done < PAGEMAP_AT_ONCE ? count - done : PAGEMAP_AT_ONCE;
-        got = OS_CALL(SYS_pread64, fd, entries, part * sizeof *entries,
-                      (start / OS_PAGE_BYTES + done) * sizeof *entries, 0, 0);
-        if (got != (long)(part * sizeof *entries))
-            got = 0;
-        for (size_t i = 0; i < part && got; i++)
-            vector[done + i] = entries[i] >> PAGEMAP_PRESENT;
-    }
-    OS_CALL(SYS_close, fd, 0, 0, 0, 0, 0);
-    return got > 0;
-}
-
 bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector) {
     if (UNLIKELY(load_relaxed(&os_mincore_forbidden)))
-        return read_pagemap((uintptr_t)start, bytes, vector);
+        return os_pagemap_vector((uintptr_t)start, bytes, vector);
     return !OS_FAILED(OS_CALL(SYS_mincore, start, bytes, vector, 0, 0, 0));
 }
 

@@ -37,8 +37,8 @@ bool os_move(void *start, size_t old_bytes, void *target, size_t new_bytes);
 void *os_grow_elsewhere(void *start, size_t old_bytes, size_t new_bytes);
 /* Makes the contents zero. Gives the memory back to the kernel, unless the memory is locked. */
 void os_discard(void *start, size_t bytes);
-/* Gives memory back to the kernel. Its contents are zero or do not matter. Where the kernel
- * refuses, nothing happens. */
+/* Gives memory, of which the contents are zero or do not matter, back to the kernel. Where the
+ * kernel refuses, nothing happens. */
 void os_give_back(void *start, size_t bytes);
 /* Makes memory writable, or read-only again: the memory of a loaded object (only at the start), or
  * of a freed mapping. */
@@ -65,10 +65,12 @@ int64_t os_resident_bytes(const void *start, size_t bytes);
 /* Fills one byte for each OS page of an aligned range. The byte's lowest bit says that the OS page
  * is resident. False: the kernel does not report the pages. */
 bool os_resident_vector(const void *start, size_t bytes, unsigned char *vector);
+/* Does what os_resident_vector does, by /proc/self/pagemap instead of mincore. */
+bool os_pagemap_vector(uintptr_t start, size_t bytes, unsigned char *vector);
 
 /* Takes the OS pages of [start, end), which are aligned, out of the resident set, if they belong to
  * a mapped file. OS pages that the process has changed stay. A later read maps the OS pages again.
- * For the control thread. False: /proc/self/pagemap cannot be opened. */
+ * For the control thread. False: /proc/self/pagemap cannot be read. */
 bool os_drop_file_pages(uintptr_t start, uintptr_t end);
 
 /* --- time and identity -------------------------------------------------------------------- */
