@@ -214,17 +214,26 @@ static const struct who_row functions[] = {
     {"execute_ex", WHO_INTERPRETER, NULL},
 };
 
-/* Libraries whose functions tell nothing about who allocates. If the tables above have no row for
- * such a function, it is WHO_LIBRARY; without a name, it is WHO_RUNTIME. */
-static const char *const runtimes[] = {"libc.so*",       "libc-*.so*",   "ld-linux*",
-                                       "libpthread.so*", "libgcc_s.so*", "libstdc++.so*",
-                                       "libmemctx.so*"};
-
-bool who_is_runtime(const char *module) {
-    for (size_t i = 0; i < sizeof runtimes / sizeof runtimes[0]; i++)
-        if (fnmatch(runtimes[i], module, 0) == 0)
+static bool matches_any(const char *const *patterns, size_t count, const char *module) {
+    for (size_t i = 0; i < count; i++)
+        if (fnmatch(patterns[i], module, 0) == 0)
             return true;
     return false;
+}
+
+static const char *const c_library[] = {"libc.so*", "libc-*.so*", "ld-linux*", "libpthread.so*"};
+/* Other libraries whose functions tell nothing about who allocates. If the tables above have no row
+ * for a function of these libraries or of the C library, it is WHO_LIBRARY; without a name, it is
+ * WHO_RUNTIME. */
+static const char *const runtimes[] = {"libgcc_s.so*", "libstdc++.so*", "libmemctx.so*"};
+
+bool who_is_c_library(const char *module) {
+    return matches_any(c_library, sizeof c_library / sizeof c_library[0], module);
+}
+
+bool who_is_runtime(const char *module) {
+    return who_is_c_library(module) ||
+           matches_any(runtimes, sizeof runtimes / sizeof runtimes[0], module);
 }
 
 /* Source files of the C, C++ and Rust libraries. An inlined function of a library may have a name

@@ -26,5 +26,7 @@ const struct who_row *who_row_of(const char *name);
 bool who_is_library_file(const char *file);
 /* True if the functions of the module, such as libc.so.6, tell nothing about who allocates. */
 bool who_is_runtime(const char *module);
+/* True if the module belongs to glibc. */
+bool who_is_c_library(const char *module);
 
 #endif

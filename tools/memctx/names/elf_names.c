@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/who_tables.h"
 #include "names/answer.h"
 #include "names/demangle.h"
 #include "names/elf_code.h"
@@ -330,8 +331,13 @@ void code_put_names(struct names *names, uint64_t address, FILE *answer) {
 
 /* --- answers ------------------------------------------------------------------------------ */
 
-static enum symbols_source read_names(struct names *names) {
-    Dwarf *dwarf = dwfl_module_getdwarf(names->module, &names->dwarf_bias);
+/* Reads no DWARF of the C library. It would tell lines and inlined functions of glibc, which say
+ * nothing about the program, and libdw takes 40 ms to decompress what libc6-dbg installs. */
+static enum symbols_source read_names(struct names *names, const struct model_module *module) {
+    const char *slash = strrchr(module->path, '/');
+    Dwarf *dwarf = slash && who_is_c_library(slash + 1)
+                       ? NULL
+                       : dwfl_module_getdwarf(names->module, &names->dwarf_bias);
     if (dwarf)
         read_units(names, dwarf);
     read_symbols(names);
@@ -360,7 +366,7 @@ void elf_names_answer(const struct symbols_request *request, FILE *answer) {
     struct names *names = &opened.names;
     enum symbols_source source = elf_names_open(request, &names->module);
     if (source == SYMBOLS_DWARF)
-        source = read_names(names);
+        source = read_names(names, request->module);
     else
         names->module = NULL;
     putc((int)source, answer);
@@ -424,7 +430,7 @@ static struct names *open_any(void *data, uint32_t module) {
     request.module = &all->modules[module];
     if (elf_names_open(&request, &names->module) != SYMBOLS_DWARF)
         return NULL;
-    read_names(names);
+    read_names(names, request.module);
     return names;
 }
 
