@@ -32,7 +32,7 @@ test_oracle_gcc() {
 test_oracle_templates() {
     need g++
     check g++ -std=c++17 -E -o "$T/templates.ii" "$programs_dir/templates.cpp"
-    oracle 23 50000 cc1plus "$(gcc -print-prog-name=cc1plus)" -quiet -std=c++17 -O1 \
+    oracle 97 30000 cc1plus "$(gcc -print-prog-name=cc1plus)" -quiet -std=c++17 -O1 \
         -fpreprocessed "$T/templates.ii" -o "$T/templates.s"
 }
 
@@ -41,7 +41,7 @@ test_oracle_python3() {
 }
 
 test_oracle_python3_threads() {
-    PYTHONMALLOC=malloc oracle 20 1000 python3 "$PYTHON" "$programs_dir/python_threads.py"
+    PYTHONMALLOC=malloc oracle 100 1000 python3 "$PYTHON" "$programs_dir/python_threads.py"
 }
 
 test_oracle_node() {
@@ -122,12 +122,14 @@ test_oracle_sqlite3() {
 test_oracle_programs() {
     build fibers jumps threads signals dlopen_loop plugin_a.so plugin_b.so
     local name
-    for name in fibers jumps threads signals; do
+    for name in fibers jumps signals; do
         echo "$name:"
         oracle 1 100 "$name" "$bin_dir/$name"
     done
+    echo "threads:"
+    oracle 11 10000 threads "$bin_dir/threads"
     echo "dlopen_loop:"
-    oracle 1 100 dlopen_loop "$bin_dir/dlopen_loop" "$bin_dir"
+    oracle 3 10000 dlopen_loop "$bin_dir/dlopen_loop" "$bin_dir"
 }
 
 # A piece of such a stack always has room for malloc, but seldom for libunwind unless gold links the
@@ -141,30 +143,30 @@ test_oracle_split_stack() {
 # Small tables, so that functions are folded, paths wait, and replays are made.
 test_oracle_wander() {
     build wander
-    MEMCTX_TABLES=1M oracle 3 10000 wander "$bin_dir/wander" 3 20000
-    MEMCTX_TABLES=4M MEMCTX_DEPTH=128 oracle 3 10000 wander "$bin_dir/wander" 3 20000
-    MEMCTX_TABLES=1M MEMCTX_DEPTH=8 oracle 3 10000 wander "$bin_dir/wander" 3 20000
-    MEMCTX_TABLES=1M MEMCTX_FOLD=off oracle 3 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=1M oracle 11 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=4M MEMCTX_DEPTH=128 oracle 11 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=1M MEMCTX_DEPTH=8 oracle 11 10000 wander "$bin_dir/wander" 3 20000
+    MEMCTX_TABLES=1M MEMCTX_FOLD=off oracle 11 10000 wander "$bin_dir/wander" 3 20000
 }
 
 test_oracle_chains() {
     build chains
-    MEMCTX_TABLES=1M oracle 5 10000 chains "$bin_dir/chains"
+    MEMCTX_TABLES=1M oracle 23 10000 chains "$bin_dir/chains"
 }
 
 # Traces of folded paths, in which some words may differ.
 test_oracle_twins() {
     build twins
-    MEMCTX_TABLES=1M oracle 3 10000 twins "$bin_dir/twins" 100 13
-    MEMCTX_TABLES=16M oracle 3 10000 twins "$bin_dir/twins" 100 13
-    MEMCTX_TABLES=4M MEMCTX_DEPTH=8 oracle 3 10000 twins "$bin_dir/twins" 100 13
+    MEMCTX_TABLES=1M oracle 13 10000 twins "$bin_dir/twins" 100 13
+    MEMCTX_TABLES=16M oracle 13 10000 twins "$bin_dir/twins" 100 13
+    MEMCTX_TABLES=4M MEMCTX_DEPTH=8 oracle 13 10000 twins "$bin_dir/twins" 100 13
 }
 
 # Traces that lead to sites, while functions are folded.
 test_oracle_often() {
     build often
-    MEMCTX_TABLES=768K oracle 3 10000 often "$bin_dir/often"
-    MEMCTX_TABLES=1M oracle 3 10000 often "$bin_dir/often"
+    MEMCTX_TABLES=768K oracle 13 10000 often "$bin_dir/often"
+    MEMCTX_TABLES=1M oracle 13 10000 often "$bin_dir/often"
 }
 
 # Threads that allocate while they hold the loader's lock, and children that need it.
