@@ -260,9 +260,9 @@ static size_t purge_segment(uint64_t now, bool all) {
     if (all || now >= load_relaxed(&global.next_purge_ns)) {
         segment_span_caches_fade(all);
         segment_demand_fades(all);
+        store_owner(&global.next_purge_ns,
+                    now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
     }
-    store_owner(&global.next_purge_ns,
-                now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
     struct segment *segment = claim_dirty(now, all, claimed);
     struct purge *purge = segment ? purge_begin(segment) : NULL;
     bool has_gaps = false;

@@ -475,6 +475,20 @@ def what_others_freed_goes_back_while_the_owner_sleeps():
 
 
 @test
+def the_freelist_goes_back_while_somebody_asks():
+    """Freed memory goes back to the kernel although a client asks 100 times a second."""
+    program = harness.build_program("tests/diagnosis/sleepers.c")
+    with runtime_dir() as directory, \
+            harness.Target([program, "24"], directory, MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        with Wire(target.wait_socket()) as client, \
+                harness.Repeated(client.statistics, 0.01) as asked:
+            harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist",
+                               timeout_s=20)
+    return f"{asked.calls} requests"
+
+
+@test
 def trim_of_a_thread_that_sleeps():
     """The memory goes back while the thread sleeps, and the thread then finds its chunks and
     allocates."""
