@@ -28,7 +28,7 @@ int64_t tables_limit_known START_PAGE = TABLES_LEAST_BYTES;
 /* Returns the limit without TABLES_THREAD_BYTES for threads, and stores it in tables_limit_known. A
  * share of the live bytes is computed from the control thread's last sum (tables_live_bytes), or by
  * share_of_blocks if that gives less. */
-static int64_t limit_of_rest(void) {
+static int64_t limit_without_threads(void) {
     int64_t limit = load_relaxed(&options.tables);
     if (limit < 0) {
         int64_t percent = -limit, blocks = share_of_blocks(percent);
@@ -42,12 +42,12 @@ static int64_t limit_of_rest(void) {
 }
 
 int64_t tables_limit_bytes(void) {
-    return limit_of_rest() + TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
+    return limit_without_threads() + TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
 }
 
 int64_t tables_held_bytes(int64_t *limit) {
     int64_t heaps = TABLES_THREAD_BYTES * load_relaxed(&tables_heaps);
-    *limit = limit_of_rest() + heaps;
+    *limit = limit_without_threads() + heaps;
     return load_relaxed(&tables_used_bytes) + load_relaxed(&tables_trace_bytes) + heaps;
 }
 
@@ -95,7 +95,7 @@ static int64_t with_ends(int64_t now, enum tables_share share) {
 bool tables_reuse(int64_t bytes, enum tables_share share) {
     if (share == TABLES_UNCOUNTED)
         return true;
-    int64_t limit = limit_of_rest(), before = load_relaxed(&tables_used_bytes);
+    int64_t limit = limit_without_threads(), before = load_relaxed(&tables_used_bytes);
     do {
         int64_t now = with_ends(before + bytes, share);
         if (share != TABLES_MUST && now * TABLES_PARTS > limit * (int64_t)share)
@@ -117,7 +117,7 @@ static bool fits(int64_t now, int64_t all, enum tables_share share) {
 }
 
 bool tables_have_room(int64_t bytes, enum tables_share share) {
-    limit_of_rest();
+    limit_without_threads();
     int64_t now = load_relaxed(&tables_used_bytes) + bytes;
     return fits(now, now + load_relaxed(&tables_trace_bytes), share);
 }
@@ -127,7 +127,7 @@ bool tables_take(int64_t bytes, enum tables_share share) {
         return true;
     int64_t *used = share == TABLES_TRACE ? &tables_trace_bytes : &tables_used_bytes;
     int64_t *other = share == TABLES_TRACE ? &tables_used_bytes : &tables_trace_bytes;
-    int64_t limit = limit_of_rest(), before = load_relaxed(used), now, all;
+    int64_t limit = limit_without_threads(), before = load_relaxed(used), now, all;
     /* The bytes are taken only once they are known to fit, so that a reader never sees bytes that
      * are refused. Traces must leave a part of the limit free (kept_free). So the sum stays below
      * the limit even if another thread takes bytes for traces at the same time. */
