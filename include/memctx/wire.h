@@ -278,7 +278,7 @@ enum wire_context_kind {
 #define WIRE_CONTEXT_RECURSIVE 4U
 
 struct wire_context {
-    uint32_t id;     /* stable for the life of the process */
+    uint32_t id;     /* of another path when this one was removed; see WIRE_DUMP_BEGIN */
     uint32_t parent; /* id, or WIRE_NONE for the root; a parent comes before its children */
     uint32_t module; /* index into the modules, or WIRE_NONE */
     uint32_t flags;  /* WIRE_CONTEXT_PARTIAL and so on */
