@@ -4,7 +4,8 @@
 #include "os/os.h"
 #include "path/unwind_rules.h"
 
-/* So many new rules have read enough OS pages for a look at all objects, which takes some 50 us. */
+/* Fewer new rules have made too few OS pages resident for a look at all objects, which takes some
+ * 50 us. */
 #define RULES_LEAST 16
 
 bool frames_look(void) {

@@ -272,8 +272,9 @@ static bool are_few_that_change(const struct sample_row *from, const struct samp
            series_mean_bytes(to) / 2 <= series_mean_bytes(from);
 }
 
-/* True if series->values do not rise more slowly from `middle` to `to` than from `from` to
- * `middle`. `before` and `after` are the lengths of these parts. */
+/* True if series->values rise from `middle` to `to` at GOES_ON times the rate before, from `from`
+ * to `middle`, or faster. `before` and `after` are the lengths of these two parts, in seconds or in
+ * allocations. */
 static bool goes_on(const struct series *series, size_t from, size_t middle, size_t to,
                     double before, double after) {
     const int64_t *values = series->values;
@@ -282,7 +283,7 @@ static bool goes_on(const struct series *series, size_t from, size_t middle, siz
                GOES_ON * (double)(values[middle] - values[from]) / before;
 }
 
-/* True if goes_on is true along x. */
+/* Calls goes_on with lengths along x, such as series->seconds. */
 static bool goes_on_along(const struct series *series, const double *x, size_t from, size_t middle,
                           size_t to) {
     return goes_on(series, from, middle, to, x[middle] - x[from], x[to] - x[middle]);

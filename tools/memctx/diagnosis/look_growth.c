@@ -131,8 +131,8 @@ static struct who_step find_meaning(const struct model *model, uint32_t context)
     return step;
 }
 
-/* Returns the last sample, up to `last`, at which an array grew, whose bytes are in the rows of
- * `number`. */
+/* The rows of `number` have the bytes of an array. Returns the newest sample, at most `last`, at
+ * which they differ from those of the sample before; 0: at none. */
 static size_t find_step(const struct series *series, size_t number, size_t last) {
     while (last > 0 && series->rows[last][number].requested_bytes ==
                            series->rows[last - 1][number].requested_bytes)

@@ -14,9 +14,10 @@
 #define ALLOWED 16
 /* The difference changes by at most 1/SWING of what the numbers of chunks change by. */
 #define SWING 4
-/* The difference rises in RISES_MIN intervals or more. In each interval the rise is off from what
- * the number of freed chunks lets expect by at most 1/UNEVEN of that, and by ALLOWED: a look may
- * come between the allocations, or the frees, of one object's chunks. */
+/* The difference rises in RISES_MIN intervals or more. The rise that is expected in an interval is
+ * the interval's share of the freed chunks times the whole rise. Each rise differs from it by at
+ * most 1/UNEVEN of it, and ALLOWED: a look may come between the allocations, or the frees, of one
+ * object's chunks. */
 #define RISES_MIN 3
 #define UNEVEN 2
 #define DAY_S 86400.0

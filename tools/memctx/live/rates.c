@@ -215,9 +215,10 @@ static void add_base(struct rates_base_row *sum, const struct rates_base_row *pa
     add_known(&sum->waste_bytes, part->waste_bytes);
 }
 
-/* A place of a sum. Most contexts have none of their own: a leaf has the figures of its row, and a
+/* Bits of an element of rates->sum_places; the other bits are the number of a row or of an element
+ * of rates->sums. Most contexts have no sum of their own: a leaf has the figures of its row, and a
  * context without chunks has the sum of its only child. */
-#define SUM_IS_ROW 0x80000000U /* the number of a row; row 0: nothing is added */
+#define SUM_IS_ROW 0x80000000U /* the number is that of a row; row 0 has no figures */
 #define SUM_IS_OWN 0x40000000U /* the sum belongs to this context, not to one below it */
 
 static uint32_t sum_number(uint32_t place) {

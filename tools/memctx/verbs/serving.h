@@ -5,11 +5,13 @@
 
 #include "serve/fleet.h"
 
-/* Returns the content of a file, or of a pipe that ends within 10 s, with a certificate in PEM, or
- * with a key (`private`) that needs no password. Warns if other users may read a key. A file
- * without that, one that cannot be read, a directory or a device is a usage error. */
+/* Returns the content of a file, or of a pipe that ends within 10 s, with a certificate in PEM, or,
+ * if `private`, with a key that needs no password. Warns if other users may read a key. Ends the
+ * command with a usage error if the content is neither, or if `path` cannot be read, or is a
+ * directory or a device. */
 char *serving_read_pem(const char *option, const char *path, bool private);
-/* Ends the command with such an error unless the file, which is read again later, has that. */
+/* Checks a file as serving_read_pem does, but keeps nothing: libcurl reads the file for each new
+ * connection. So a pipe is an error, too. */
 void serving_check_pem(const char *option, const char *path, bool private);
 /* Returns the first line of the file of --token-file. */
 char *serving_read_token(const char *path);
