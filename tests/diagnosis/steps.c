@@ -129,6 +129,15 @@ static void rows_are_reserved(void) {
     lines[40] = array_half_full();
 }
 
+static NOINLINE char *buffer_make(void) {
+    return malloc(20000);
+}
+
+static void buffers_are_not_used(void) {
+    for (int i = 0; i < 4000; i++)
+        buffer_make();
+}
+
 /* --- healthy --- */
 
 static NOINLINE char *array_double(char *array, size_t length) {
@@ -190,6 +199,7 @@ int main(int argc, char **argv) {
                  {"texts", texts_are_copied},
                  {"messages", messages_come_and_go},
                  {"reserved", rows_are_reserved},
+                 {"unused", buffers_are_not_used},
                  {"doubles", arrays_double},
                  {"lists", lists_grow},
                  {"few", few_steps},

@@ -180,6 +180,13 @@ def steps_c_reserved():
 
 
 @test
+def steps_c_unused():
+    """No more than the chunks' own bytes takes no memory, although their blocks are larger."""
+    found, text = looked_at("unused")
+    check_equal([(one["id"], one["bytes"]) for one in found], [("untouched", 4000 * 20000)], text)
+
+
+@test
 def steps_are_kept_in_a_file_and_reset():
     """Packed and JSON snapshots keep the counts of realloc; memctx reset sets them to zero."""
     with runtime_dir() as directory, start(directory, "c", "log") as target:

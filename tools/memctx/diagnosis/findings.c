@@ -151,7 +151,7 @@ static void look_for_thrashing(struct look *look, const struct rule *rule) {
     finding->evidence = cli_format(
         "memctx returned %s to the kernel in %.1f s, and %s of that were needed again, "
         "%s per second; for reuse it keeps at most MEMCTX_FREELIST_KIB, or 5 %% of the "
-        "live bytes if that is more, and as much as the program lately took again at "
+        "bytes in use if that is more, and as much as the program lately took again at "
         "once",
         look_bytes(returned), model->uptime_s, look_bytes(bytes), look_bytes((int64_t)rate));
     int64_t freelist_kib = 4 * larger(8 * KIB, look->rss_bytes / KIB / 4);

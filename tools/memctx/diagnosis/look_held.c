@@ -338,8 +338,9 @@ void look_for_untouched(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     int64_t *untouched = cli_alloc(model->figures_count, sizeof *untouched);
     for (size_t i = 0; i < model->figures_count && look->holders.list; i++) {
-        int64_t bytes = holders_own(&look->holders, i)->absent_bytes;
-        untouched[i] = bytes > look_totals(look, i).requested_bytes / 2 ? bytes : 0;
+        int64_t asked = look_totals(look, i).requested_bytes;
+        int64_t bytes = holders_own(&look->holders, i)->absent_bytes; /* of the chunks' blocks */
+        untouched[i] = bytes <= asked / 2 ? 0 : bytes < asked ? bytes : asked;
     }
     struct blame blame;
     look_blame(look, &blame, untouched, floor_of(look, 32 * MIB, 25));
