@@ -245,6 +245,16 @@ def frag_explains_the_residue():
 
 
 @test
+def frag_offers_no_trim_that_returns_nothing():
+    """A shell that waits for input keeps no empty page, or only pages of which it freed a block
+    last: a trim would return none of them."""
+    with target(["/bin/sh", "-c", "echo ready; read word"]) as live:
+        text = " ".join(succeed("frag", live.pid, env=live.cli_env).split())
+        check(re.search("0 in the freelist, (0 in empty pages|[0-9]+ in empty pages; threads that "
+                        "sleep keep it)$", text), text)
+
+
+@test
 def snapshots_of_two_runs_compare():
     with scratch() as where:
         files = [os.path.join(where, name) for name in ("quiet", "grown")]

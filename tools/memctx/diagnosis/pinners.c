@@ -218,9 +218,12 @@ static char *tell_trim(const struct model *model, const struct holders *holders,
     char bytes[RENDER_NUMBER_BYTES];
     int64_t freelist = memory_freelist_held(model);
     int64_t back = model_tame(freelist + holders->returned_bytes);
-    if (!look_may_act(model))
+    int64_t all = model_tame(freelist + holders->kept_bytes);
+    if (!look_may_act(model) || all <= 0)
         return cli_copy("");
-    if (back / 9 >= model_tame(freelist + holders->kept_bytes) / 10)
+    if (back <= 0)
+        return cli_copy("; threads that sleep keep it");
+    if (back / 9 >= all / 10)
         return cli_format("; memctx trim %" PRId64 " returns it", model->pid);
     return cli_format("; memctx trim %" PRId64
                       " returns %s of it; threads that sleep keep the rest",

@@ -158,11 +158,13 @@ static void print_rest(const struct model *model, const struct memory_ledger *le
     int64_t size = residue < 0 ? -residue : residue;
     int64_t moved = model_tame(model->mappings.rss_bytes) - ledger->rss_bytes;
     char first[RENDER_NUMBER_BYTES], second[RENDER_NUMBER_BYTES];
-    /* If more is resident than is in use, huge pages are the reason. Without the map there may be
-     * another reason: gcore also writes memory that was never touched into its core file. */
+    /* If more is resident than is in use, huge pages may be the reason. There may be another one:
+     * gcore also writes memory that was never touched into its core file, and a process that runs
+     * goes on taking memory while it is read. */
+    bool huge = model->has_mappings && model_tame(model->mappings.huge_bytes) >= away;
     const char *what = away <= 0 ? "counted above, but not resident (not touched, swapped)"
-                       : model->has_mappings ? "resident in huge pages, but not in use"
-                                             : "resident, but not in use";
+                       : huge    ? "resident in huge pages, but not in use"
+                                 : "resident, but not in use";
     const char *why = request->quick ? "--quick does not look at it"
                       : model->has_mappings && (moved < 0 ? -moved : moved) > size / 2
                           ? "the resident set changed while it was read"
