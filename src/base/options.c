@@ -203,7 +203,7 @@ enum option_result options_set(const char *assignment, struct text *answer) {
     int64_t value;
     const struct option *option = find(assignment, '=', &value_text);
     if (!option) {
-        text_add(answer, "no such option, or no '=' after its name; `memctx options` lists them");
+        text_add(answer, "no such option; `memctx options` lists them");
         return OPTION_UNKNOWN;
     }
     describe_name(option, answer);

@@ -64,6 +64,7 @@ def usage_errors():
                                                        "--json\\?"),
                              (["dump", "--xyzzy", "1"], "unknown option --xyzzy\\n"),
                              (["dump", "--json=yes", "1"], "--json takes no value; got --json=yes"),
+                             (["dump", "--limit", "3", "1"], "of a list; add --flat, or"),
                              (["dump", "--no", "1"],
                               "--no is the beginning of --no-symbols, --no-pager"),
                              (["set", "1", "marsk=10m"], 'unknown option name "marsk"; did you '
@@ -168,8 +169,9 @@ def no_such_target():
     expect(3, "neither a process .* nor a file", "dump", "no-such-name-anywhere")
     expect(3, "cannot be opened; No such file or directory; make a snapshot", "dump",
            "./no-such-file")
-    expect(3, "cannot be opened; No such file or directory; under memctx run --record, a program "
-              "leaves", "postmortem", "./no-such-file.rec")
+    for recording in ("./no-such-file.rec", "no-such-file.rec", "no-such-file.rec@-10m"):
+        expect(3, "cannot be opened; No such file or directory; under memctx run --record, a "
+                  "program leaves", "postmortem", recording)
 
 
 @test
@@ -193,9 +195,9 @@ def a_wrong_target_gets_a_hint():
             for words in (["depth=5"], ["depth=5", "fold=off"]):
                 expect(2, "set needs a TARGET in front of depth=5\\n", "set", *words,
                        env=live.cli_env)
-            for words in (["diff", "monday.mctx", name],
-                          ["top", "nothing-of-this-name", name, "--batch", "1"]):
-                expect(3, "nor a file; see memctx ps$", *words, env=live.cli_env)
+            expect(3, "nor a file; see memctx ps$", "diff", "monday.mctx", name, env=live.cli_env)
+            expect(3, "is no process with libmemctx.so; see memctx ps$", "top",
+                   "nothing-of-this-name", name, "--batch", "1", env=live.cli_env)
             expect(1, "not a memctx snapshot; it is a program; name a process", "dump", program,
                    env=live.cli_env)
 
@@ -422,9 +424,12 @@ def mark_diff_reset_trim_set_options():
         check_equal((depth["value"], depth["default"]), (7, 32), "depth")
         for wrong in ("depth=-1", "depth=x", "nothing=1", "control=off"):
             expect(1, f"memctx: {wrong}: .* refused the request: ", "set", live.pid, wrong, env=env)
-        for wrong in ("depth=x", "nothing=1", "control=off"):
-            expect(2, f"no option is changed; \"{wrong}\" is not", "set", live.pid, "decay_ms=77",
-                   wrong, env=env)
+        for wrong, why in (("depth=x", 'depth takes a value from 0 to 128; got "x"'),
+                           ("nothing=1", 'unknown option name "nothing"; see memctx options'),
+                           ("control=off", "control is fixed when the program starts; set it with "
+                                           "memctx run --set control=off")):
+            expect(2, f"no option is changed; {why}\n", "set", live.pid, "decay_ms=77", wrong,
+                   env=env)
         values = {option["name"]: option["value"]
                   for option in json.loads(succeed("options", live.pid, "--json",
                                                    env=env))["options"]}

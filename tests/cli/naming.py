@@ -93,8 +93,10 @@ def no_word_is_no_target():
     with target([shutil.which("python3"), "-c", code]) as live:
         with open(f"/proc/{live.pid}/comm", encoding="utf-8") as file:
             check_equal(file.read(), "\n", "the process's name")
-        for verb in ("dump", "reset", "mark", "trim", "serve"):
-            expect(3, '"" is neither a process with libmemctx.so nor a file', verb, "",
+        expect(3, '"" is neither a process with libmemctx.so nor a file', "dump", "",
+               env=live.cli_env)
+        for verb in ("reset", "mark", "trim", "serve"):
+            expect(3, '"" is no process with libmemctx.so; see memctx ps', verb, "",
                    env=live.cli_env)
 
 

@@ -121,7 +121,7 @@ def run_not_executable():
         expect(126, "cannot be executed; Permission denied", "run", plain)
         expect(126, "cannot be executed; Permission denied", "run", "plain",
                env=clean_env(PATH=where))
-        expect(126, "cannot be executed; Is a directory", "run", where)
+        expect(126, "cannot be executed; Is a directory; name a program in it\n", "run", where)
 
 
 @test

@@ -136,6 +136,8 @@ def snapshot_gives_the_same():
         check("allocate_more (allocate.c:" in succeed("dump", first), "names")
         for verb in ("mark", "reset", "trim", "options"):
             expect(1, f"{verb} needs a running process", verb, first)
+        for words in (("doctor", "--watch", 5), ("export", "--seconds", 5, "--pprof", "-")):
+            expect(1, f"{words[0]} {words[1]} needs a running process", words[0], first, *words[1:])
 
 
 def check_ledger(text, explained):

@@ -300,11 +300,11 @@ def targets_that_are_not_there():
     with runtime_dir() as runtime:
         env = harness.clean_env(XDG_RUNTIME_DIR=runtime)
         for words, code, message in ((["999999999"], 3, "no process has pid"),
-                                     (["nobody-has-this-name"], 3, "neither"),
+                                     (["nobody-has-this-name"], 3, "is no process with"),
                                      ([str(os.getpid())], 3, "runs without libmemctx.so"),
                                      (["/etc/passwd"], 1, "needs a running process"),
                                      ([], 2, "serve needs either TARGETs, or --all"),
-                                     (["--all", "x"], 2, "either")):
+                                     (["--all", "x"], 2, "--all takes no TARGET; got x")):
             done = run_cli("serve", "--listen", "127.0.0.1:0", *words, env=env,
                            timeout_s=PATIENCE_S)
             check(done.returncode == code and message in done.stderr,

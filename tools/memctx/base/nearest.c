@@ -48,6 +48,8 @@ struct nearest nearest_begin(const char *word) {
 }
 
 void nearest_offer(struct nearest *nearest, const char *name) {
+    if (name[0] == '\0') /* a process may have such a name */
+        return;
     size_t length = strlen(nearest->word), far = distance(nearest->word, name);
     if (length >= PREFIX_LEAST && strncasecmp(nearest->word, name, length) == 0)
         far = smaller(far, 1);

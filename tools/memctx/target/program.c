@@ -34,9 +34,9 @@ static bool fail_to_find(const char *path, int error, struct cli_failure *failur
                         "PATH",
                         path);
     }
-    return cli_fail(failure, CLI_CANNOT_EXECUTE,
-                    "%s: cannot be executed; %s; see its permissions (ls -l)", path,
-                    strerror(error));
+    return cli_fail(failure, CLI_CANNOT_EXECUTE, "%s: cannot be executed; %s; %s", path,
+                    strerror(error),
+                    error == EISDIR ? "name a program in it" : "see its permissions (ls -l)");
 }
 
 bool program_find(const char *name, char **path, struct cli_failure *failure) {

@@ -284,7 +284,21 @@ static bool is_recording_name(const char *word) {
     return length > 4 && strncmp(word + length - 4, ".rec", 4) == 0;
 }
 
-static void open_target(struct target *target, const char *word, enum target_use use) {
+static _Noreturn void die_no_file(const char *path, int error) {
+    if (error == EACCES)
+        cli_die(CLI_NOT_PERMITTED, "%s: cannot be opened; %s; run memctx as root", path,
+                strerror(error));
+    cli_die(CLI_NO_TARGET, "%s: cannot be opened; %s; %s", path, strerror(error),
+            is_recording_name(path)
+                ? "under memctx run --record, a program leaves a recording after 0.1 s, and its "
+                  "children after 2 s"
+                : "make a snapshot with memctx dump TARGET -o FILE");
+}
+
+/* `option`: the option of the verb that needs a running process, such as " --watch"; "": the verb
+ * itself needs it. */
+static void open_target(struct target *target, const char *word, enum target_use use,
+                        const char *option) {
     int64_t pid;
     *target = (struct target){.client = {.fd = -1}};
     if (word[0] != '\0' && strspn(word, "0123456789") == strlen(word)) {
@@ -314,23 +328,19 @@ static void open_target(struct target *target, const char *word, enum target_use
             if (search.without_library > 0)
                 cli_die(CLI_NO_TARGET, "\"%s\" runs without libmemctx.so; start it with memctx run",
                         word);
-            cli_die(CLI_NO_TARGET, "\"%s\" is neither a process with libmemctx.so nor a file%s",
+            if (is_recording_name(word))
+                die_no_file(word, ENOENT);
+            cli_die(CLI_NO_TARGET,
+                    use == USE_READ ? "\"%s\" is neither a process with libmemctx.so nor a file%s"
+                                    : "\"%s\" is no process with libmemctx.so%s",
                     word, advise(word));
         }
     } else if (!is_file(word)) {
-        int error = errno;
-        if (error == EACCES)
-            cli_die(CLI_NOT_PERMITTED, "%s: cannot be opened; %s; run memctx as root", word,
-                    strerror(error));
-        cli_die(CLI_NO_TARGET, "%s: cannot be opened; %s; %s", word, strerror(error),
-                is_recording_name(word)
-                    ? "under memctx run --record, a program leaves a recording after 0.1 s, and "
-                      "its children after 2 s"
-                    : "make a snapshot with memctx dump TARGET -o FILE");
+        die_no_file(word, errno);
     }
     if (use != USE_READ) {
-        cli_die(CLI_REFUSED, "%s is a file; %s needs a running process; see memctx ps", word,
-                cli_current_verb->name);
+        cli_die(CLI_REFUSED, "%s is a file; %s%s needs a running process; see memctx ps", word,
+                cli_current_verb->name, option);
     }
     target->is_snapshot = true;
     target->path = word;
@@ -339,15 +349,15 @@ static void open_target(struct target *target, const char *word, enum target_use
 }
 
 void target_open(struct target *target, const char *word) {
-    open_target(target, word, USE_READ);
+    open_target(target, word, USE_READ, "");
 }
 
 void target_open_socket(struct target *target, const char *word) {
-    open_target(target, word, USE_SOCKET);
+    open_target(target, word, USE_SOCKET, "");
 }
 
-void target_open_running(struct target *target, const char *word) {
-    open_target(target, word, USE_WATCH);
+void target_open_running(struct target *target, const char *word, const char *option) {
+    open_target(target, word, USE_WATCH, option);
 }
 
 bool target_can_be_watched(const char *word, int *code) {
@@ -358,14 +368,14 @@ bool target_can_be_watched(const char *word, int *code) {
     /* The child prints the message and ends with its code. A word with a slash is a file, and is
      * refused below, in this process. */
     if (!strchr(word, '/') && (child = fork()) == 0) {
-        open_target(&target, word, USE_WATCH);
+        open_target(&target, word, USE_WATCH, "");
         _exit(CLI_DONE);
     }
     pid_t ended = child;
     while (child > 0 && (ended = waitpid(child, &status, 0)) < 0 && errno == EINTR)
         ;
     if (child < 0 || ended != child) {
-        target_open_running(&target, word);
+        target_open_running(&target, word, "");
         client_close(&target.client);
         return true;
     }

@@ -38,8 +38,9 @@ void target_open(struct target *target, const char *word);
 /* Like target_open, but refuses a file, and a process that does not answer on its socket. */
 void target_open_socket(struct target *target, const char *word);
 /* Like target_open, but for looking at a running process again and again: refuses a file and a
- * process that stays stopped. A process that does not answer is read from outside. */
-void target_open_running(struct target *target, const char *word);
+ * process that stays stopped. A process that does not answer is read from outside. `option`: the
+ * option of the verb that needs a running process, such as " --watch"; "": the verb needs it. */
+void target_open_running(struct target *target, const char *word, const char *option);
 /* Returns true if target_open_running can open the process now. If not, prints the message of
  * target_open_running and sets *code to its exit code. A word with a slash is a file, and ends the
  * command. */

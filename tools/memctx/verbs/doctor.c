@@ -191,7 +191,7 @@ int doctor_main(int argc, char **argv) {
                                        .mappings = true,
                                        .pages = true};
     if (request.watch_s > 0) {
-        target_open_running(&target, word);
+        target_open_running(&target, word, " --watch");
         looks = watch(&target, request.watch_s, &first);
     } else {
         target_open(&target, word);

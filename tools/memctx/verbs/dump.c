@@ -57,7 +57,7 @@ struct dump_request {
     struct view_options view;
     struct render_options render;
     struct reading_names names;
-    bool json, flat, self, no_pager, stream, outside;
+    bool json, flat, self, no_pager, stream, outside, limited;
     const char *output, *svg;
 };
 
@@ -78,6 +78,7 @@ static void take_option(struct dump_request *request, int option) {
     case OPTION_FLAT: request->flat = true; break;
     case OPTION_LIMIT:
         request->render.limit = cli_parse_number("--limit", optarg, 0, INT32_MAX);
+        request->limited = true;
         break;
     case OPTION_SELF: request->self = true; break;
     case OPTION_PEAK: request->render.peak = true; break;
@@ -128,7 +129,12 @@ static struct dump_request parse(int argc, char **argv) {
     if (request.svg &&
         (view_chooses(&request.view) || request.view.min_bytes >= 0 || request.render.levels >= 0 ||
          request.json || request.flat || request.output))
-        cli_usage("a flame graph holds every context; of these options, --svg takes only --sort");
+        cli_usage("--svg draws all contexts; it takes --sort, but not --json, --flat, -o, --min, "
+                  "--depth, --context or --site");
+    if (request.limited && !request.flat && !request.json && !request.self && !request.svg &&
+        !request.output)
+        cli_usage("--limit counts the contexts of a list; add --flat, or shorten the tree with "
+                  "--min or --depth");
     if (request.view.site) {
         /* compiled here only to report a wrong expression before the target is opened */
         regex_t regex;

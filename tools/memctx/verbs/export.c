@@ -133,7 +133,7 @@ static void load_models(struct target *target, const char *word, unsigned second
     struct target_load_options load = {.flags = MODEL_RESIDENT | MODEL_PINNED};
     struct reading_began began = {0};
     if (seconds > 0) {
-        target_open_running(target, word);
+        target_open_running(target, word, " --seconds");
         double asked_s = clock_now_s();
         target_load(target, before, &load);
         began = reading_find_began(before, asked_s);

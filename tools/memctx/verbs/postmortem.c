@@ -270,8 +270,8 @@ static void print_state(const struct model *model, const struct request *request
     printf("recorded: %zu moment%s from %.1f s on\n", recording->moment_count,
            recording->moment_count == 1 ? "" : "s", recording->moments[0].uptime_s);
     if (recording->lost > 0) {
-        printf("%" PRId64 " parts of the recording could not be written (a full disk?)\n",
-               recording->lost);
+        printf("%" PRId64 " part%s of the recording could not be written (a full disk?)\n",
+               recording->lost, render_plural(recording->lost));
     }
 }
 

@@ -143,8 +143,11 @@ int64_t serving_parse_every(const char *text, int64_t most_ms, const char *range
 }
 
 void serving_check_wanted(const struct fleet_wanted *wanted) {
-    if ((wanted->all || wanted->glob) == (wanted->word_count > 0))
+    if (!wanted->all && !wanted->glob && wanted->word_count == 0)
         cli_usage("%s needs either TARGETs, or --all, or --match GLOB", cli_current_verb->name);
+    if ((wanted->all || wanted->glob) && wanted->word_count > 0)
+        cli_usage("%s takes no TARGET; got %s", wanted->glob ? "--match" : "--all",
+                  wanted->words[0]);
 }
 
 /* Returns true if a running process has this name; there may be several of them. */

@@ -113,15 +113,23 @@ static void set_context(const struct choice *choice, const char *what, int64_t s
     unfold_contexts(choice, !unfold ? 0 : seconds >= 0 ? seconds : UNFOLD_SECONDS);
 }
 
-/* True if the assignment NAME=VALUE names an option that can be changed while the program runs, and
- * a value of that option. */
-static bool is_live_option(const char *assignment) {
-    const char *equals = strchr(assignment, '=');
-    char *name = cli_format("%.*s", (int)(equals - assignment), assignment);
+/* Ends the command if the assignment NAME=VALUE, one of several, names no option that can be
+ * changed while the program runs, or no value of that option. */
+static void check_several(const char *assignment) {
+    static const char none[] = "no option is changed";
+    const char *value = strchr(assignment, '=') + 1;
+    char *name = cli_format("%.*s", (int)(value - 1 - assignment), assignment);
     const struct settings_entry *entry = settings_find(name);
-    bool is_record = strcmp(name, "record") == 0; /* not in the table of settings */
+    if (strcmp(name, "record") == 0) /* not in the table of settings; the process judges it */
+        return;
+    if (!entry)
+        cli_usage("%s; unknown option name \"%.100s\"; see memctx options", none, name);
+    if (!entry->settable)
+        cli_usage("%s; %s is fixed when the program starts; set it with memctx run --set %.100s",
+                  none, name, assignment);
+    if (!settings_accepts(entry, value))
+        cli_usage("%s; %s takes %s; got \"%.100s\"", none, name, settings_describe(entry), value);
     free(name);
-    return is_record || (entry && entry->settable && settings_accepts(entry, equals + 1));
 }
 
 /* Ends the command if the assignment misspells the name of an option, or is policy=POLICY, which
@@ -238,11 +246,8 @@ int set_main(int argc, char **argv) {
         if (!equals || equals == argv[i] || strlen(argv[i]) > WIRE_REQUEST_MAX)
             cli_usage("set takes name=value; got \"%.100s\"", argv[i]);
         check_name(argv[i]);
-        if (argc > optind + 2 && !is_live_option(argv[i])) {
-            cli_usage("no option is changed; \"%.100s\" is not an option that can be changed now, "
-                      "with a valid value; see memctx options",
-                      argv[i]);
-        }
+        if (argc > optind + 2)
+            check_several(argv[i]);
     }
     target_open_socket(&target, word);
     set_options(&target, argv + optind + 1, (size_t)(argc - optind - 1), choice.json);

@@ -138,7 +138,7 @@ static void find_targets(struct herd *herd, const struct top_request *request, c
             add_silent(herd, *word);
             continue;
         }
-        target_open_running(&target, *word);
+        target_open_running(&target, *word, "");
         watch_take(herd_add(herd, &target.facts), &target.client);
         good++;
     }

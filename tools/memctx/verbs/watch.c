@@ -446,7 +446,7 @@ int watch_main(int argc, char **argv) {
     }
     if (single) {
         word = reading_target_word(argc, argv, 1);
-        target_open_running(&target, word);
+        target_open_running(&target, word, "");
         client_close(&target.client);
         ended_fd = (int)syscall(SYS_pidfd_open, target.facts.pid, 0);
     }
