@@ -247,6 +247,24 @@ def frag_explains_the_residue():
 
 
 @test
+def marks_without_contexts_that_held_nothing():
+    """The list of marks, and diff, say what the contexts held that a mark had no room for."""
+    with allocate() as live, scratch() as where:
+        file = os.path.join(where, "snapshot.json")
+        succeed("mark", live.pid, "one", env=live.cli_env)
+        dump = dump_json_of(live, file)
+        figures = ("requested_bytes", "live_chunks", "allocs", "frees", "requested_cum_bytes")
+        for contexts, most, held in ((408, 0, "408 contexts that held nothing"),
+                                     (1, 0, "1 context that held nothing"),
+                                     (3, 7, "3 contexts that held at most 7 bytes each")):
+            dump["marks"][0]["left_out"] = dict.fromkeys(figures, 0) | {
+                "contexts": contexts, "most_bytes": most, "ids_below": 1000}
+            write_json(file, dump)
+            check(f", without {held}\n" in succeed("mark", "--list", file), held)
+            check(f"the mark has no counters of {held}" in succeed("diff", file, "one"), held)
+
+
+@test
 def frag_offers_no_trim_that_returns_nothing():
     """A shell that waits for input keeps no empty page, or only pages of which it freed a block
     last: a trim would return none of them."""

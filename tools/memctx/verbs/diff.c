@@ -165,7 +165,11 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
         printf("... %zu more context%s, %s%s\n", more, render_plural((int64_t)more),
                signed_bytes(text, rest, request->human), request->human ? "" : " bytes");
     }
-    if (compare->left_out) {
+    if (compare->left_out && compare->left_out->most_bytes == 0) {
+        printf("the mark has no counters of %" PRIu64 " context%s that held nothing; "
+               "for these contexts only growth of bytes is shown\n",
+               compare->left_out->contexts, compare->left_out->contexts == 1 ? "" : "s");
+    } else if (compare->left_out) {
         printf("the mark has no counters of %" PRIu64 " contexts that held at most %" PRId64
                " bytes each, %" PRId64
                " bytes in all; for these contexts only growth above %" PRId64 " bytes is shown\n",

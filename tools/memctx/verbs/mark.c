@@ -28,6 +28,16 @@ static void print_local(double ago_s) {
     printf("%-20s ", text);
 }
 
+/* Prints how much the contexts that a mark has no room for held. */
+static void print_left_out(const struct wire_left_out *left_out) {
+    printf(", without %" PRIu64 " context%s that held ", left_out->contexts,
+           left_out->contexts == 1 ? "" : "s");
+    if (left_out->most_bytes > 0)
+        printf("at most %" PRId64 " bytes each", left_out->most_bytes);
+    else
+        printf("nothing");
+}
+
 static void print_list(const struct model *model) {
     for (size_t i = 0; i < model->mark_count; i++) {
         const struct model_mark *mark = &model->marks[i];
@@ -40,8 +50,7 @@ static void print_list(const struct model *model) {
         if (mark->rss_bytes != WIRE_UNKNOWN)
             printf(", %s resident", render_bytes(rss, mark->rss_bytes, true));
         if (mark->left_out.contexts > 0)
-            printf(", without %" PRIu64 " contexts that held at most %" PRId64 " bytes each",
-                   mark->left_out.contexts, mark->left_out.most_bytes);
+            print_left_out(&mark->left_out);
         putchar('\n');
     }
     if (model->mark_count == 0)
