@@ -125,6 +125,9 @@ def core_equals_socket():
         check(grown_since(core, "planted") == grown,
               "diff since a mark that a reset followed differs")
         check_equal(outside["how"], f"read from the core file {core}", "how")
+        done = harness.run_cli("dump", f"{core}@-1m")
+        check(done.returncode == 1 and "core file of one moment; @-1m needs" in done.stderr,
+              done.stderr)
         check_equal((outside["exact"], outside["pid"]), (True, target.pid), "exact, pid")
         compare(inside, outside, core=True)
         saved = os.path.join(place, "saved.memctx")

@@ -493,8 +493,9 @@ static void print_few_marks(const struct findings_input *input, size_t marks, si
     char *advice =
         recorded ? cli_copy("; a longer recording shows whether memory grows")
         : model->from_snapshot
-            ? cli_copy("; a snapshot has only the marks that its process kept, as with memctx run "
-                       "--marks 10m,24")
+            ? cli_copy(
+                  "; a file has only the marks that its process kept, as with memctx run --marks "
+                  "10m,24")
         : model->how /* no mark can be set in a process that does not answer */
             ? cli_format("; while the process does not answer, compare two files of memctx dump %s "
                          "-o FILE with memctx diff",

@@ -344,8 +344,13 @@ static void open_target(struct target *target, const char *word, enum target_use
     }
     target->is_snapshot = true;
     target->path = word;
-    if (outside_is_core(word))
-        open_core(target, word);
+    if (!outside_is_core(word))
+        return;
+    if (target->when)
+        cli_die(CLI_REFUSED,
+                "%s is a core file of one moment; @%s needs a recording (memctx run --record)",
+                word, target->when);
+    open_core(target, word);
 }
 
 void target_open(struct target *target, const char *word) {
