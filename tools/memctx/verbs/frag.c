@@ -341,7 +341,8 @@ static void print_text(const struct model *model, const struct view *view,
         pinners_print(pinners, model, holders, request->functions, request->human);
         print_table_head();
     } else {
-        printf("Who holds what, by %s:\n", view_sort_word(view->sort));
+        printf("Who holds what, by %s%s:\n", view_sort_word(view->sort),
+               is_recorded(model) ? "" : ", resident or not");
         if (model_has_sums_only(model))
             printf("%14s%14s  context\n", "requested", "chunks");
         else
