@@ -384,7 +384,7 @@ def top_threads_list():
         screen.wait("feeder", "the search has ended")
         do(live, "load")
         screen.press("G")
-        screen.wait(r"lively, 1 more *$", "a call path is left out")
+        screen.wait(r"lively, 1 more path *$", "a call path is left out")
         screen.press(ENTER)
         screen.wait(r"thread \d+ lively *$", "all call paths of the last thread")
         screen.press("d")

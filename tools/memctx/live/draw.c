@@ -332,7 +332,9 @@ static void draw_all_threads(const struct ui *ui) {
         int x = draw_sums(ui, y, &line->sums);
         char *name =
             line->is_thread ? cli_copy(line->name) : rows_name(&ui->watch->model, &path, false);
-        char *more = line->left_out > 0 ? cli_format(", %zu more", line->left_out) : cli_copy("");
+        char *more = line->left_out > 0 ? cli_format(", %zu more path%s", line->left_out,
+                                                     line->left_out == 1 ? "" : "s")
+                                        : cli_copy("");
         char *shown = cli_format("%s%s%s", line->is_thread ? "" : "  ", name, more);
         put(y, x, COLS - x, shown, ui->utf8);
         attroff(A_REVERSE | A_BOLD);

@@ -203,7 +203,7 @@ static void print_threads_text(const struct watch *watch, const struct threads *
                COUNT(line->sums.alloc_rate), COUNT(line->sums.live_chunks),
                line->is_thread ? "" : "  ", name);
         if (line->left_out > 0)
-            printf(", %zu more", line->left_out);
+            printf(", %zu more path%s", line->left_out, line->left_out == 1 ? "" : "s");
         putchar('\n');
         free(name);
     }
