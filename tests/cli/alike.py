@@ -25,7 +25,10 @@ def a_time_has_a_unit_on_every_verb():
                 expect(2, f"{words[-1]} takes a time from [01]s to (1|24)h in whole seconds, such "
                           f'as 90 or 10m; got "{wrong}"', *words, wrong, env=env)
         for right in ("0", "0s", "10000ms", "2m", "1h"):
-            succeed("reset", pid, "--timeout", right, env=env)
+            expect(1, 'has no context named "none"', "reset", pid, "--named", "none", "--timeout",
+                   right, env=env)
+        expect(2, "--timeout says how long --named waits; add --named NAME\n", "reset", pid,
+               "--timeout", "5", env=env)
         for right in ("1", "1s", "1000ms"):
             succeed("export", pid, "--pprof", file, "--seconds", right, env=env)
         for right in ("60", "2m", "24h"):

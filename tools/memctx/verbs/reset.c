@@ -15,6 +15,7 @@
 
 enum { OPTION_CONTEXT = 1, OPTION_SITE, OPTION_NAMED, OPTION_TIMEOUT };
 
+#define TIMEOUT_S 10     /* of --named, unless --timeout says another time */
 #define LOOK_EVERY_MS 20 /* pause between two questions how many contexts were reset */
 
 static const struct option options_list[] = {{"json", no_argument, NULL, READING_JSON},
@@ -165,7 +166,7 @@ static void reset_named(struct target *target, const struct request *request) {
 }
 
 static struct request parse(int argc, char **argv) {
-    struct request request = {.timeout_s = 10};
+    struct request request = {.timeout_s = -1};
     int option;
     while ((option = cli_next_option(argc, argv, ":hV", options_list)) != -1) {
         switch (option) {
@@ -192,6 +193,10 @@ int reset_main(int argc, char **argv) {
     const char *word = reading_target_word(argc, argv, 1);
     if ((request.site != NULL) + (request.selector != NULL) + (request.named != NULL) > 1)
         cli_usage("--context, --site and --named exclude each other; give one of them");
+    if (request.timeout_s >= 0 && !request.named)
+        cli_usage("--timeout says how long --named waits; add --named NAME");
+    if (request.timeout_s < 0)
+        request.timeout_s = TIMEOUT_S;
     if (request.site) {
         regex_t regex;
         view_compile_site(&regex, request.site);
