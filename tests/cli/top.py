@@ -12,6 +12,7 @@ from harness import (CLI, Target, build_program, check, check_equal, in_tries, r
                      runtime_dir, test, wait_until)
 from clitest import cli, expect, scratch, succeed, target
 from screen import Terminal
+from watching import dumps_of
 
 TITLES = r"LIVE +>?GROWTH/S +>?WASTE +>?ALLOCS/S +>?CHUNKS"
 LONG_NAME = "lively-under-a-long-name"
@@ -491,6 +492,23 @@ def top_frees_the_names_of_a_program_that_was_replaced():
             check_equal(live.hear(), "ready", "the answer of the program after exec")
         check(held[2] < held[0] + 100, f"chunks that top holds: {held}")
         return f"{held}"
+
+
+@test
+def top_tells_an_exec_that_the_uptime_does_not_tell():
+    """The new program has run for longer at the second look than the shell had at the first one."""
+    program = build_program("tests/cli/programs/lively.c")
+    with target(["sh", "-c", f"echo ready; read line; exec {program}"]) as live, \
+            subprocess.Popen([CLI, "top", str(live.pid), "--batch", "1", "--interval", "1.5",
+                              "--json"], env=live.cli_env, stdout=subprocess.PIPE) as watcher:
+        wait_until(lambda: dumps_of(live) > 0, "the first look")
+        tell(live, "go")
+        check_equal(live.hear(), "ready", "the program after exec")
+        frame = json.loads(watcher.stdout.read())
+    process = frame["process"]
+    check_equal((process["name"], process["growth_bytes_per_s"]), ("lively", None),
+                "the name, and the growth, which is not known")
+    check_equal(sum_of(frame, "load_chunk"), 100000, "load_chunk")
 
 
 @test

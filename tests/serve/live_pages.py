@@ -11,8 +11,8 @@ import socket
 import time
 
 from clients import TOKEN, children, scratch, write
-from harness import (PATIENCE_S, Failure, build_program, check, check_equal, run_cli, runtime_dir,
-                     test, wait_until)
+from harness import (PATIENCE_S, Failure, Target, build_program, check, check_equal, run_cli,
+                     runtime_dir, test, wait_until)
 from serving import Server, served
 
 EVERY = ("--every", "100ms")
@@ -132,6 +132,22 @@ def live_figures_are_the_dumps():
         check_equal((change[3] - change[2], name), (123, "more"), "what grew")
         check_equal(server.get("/p/served/data.json?moment=%d" % later["id"]),
                     server.get(f"/p/{target.pid}/data.json?moment={later['id']}"), "by name")
+
+
+@test
+def a_live_page_has_the_name_of_the_program_that_runs_now():
+    program = build_program("tests/serve/served.c", flags=["-O0"])
+    with runtime_dir() as runtime, \
+            Target(["sh", "-c", f"echo ready; read line; exec {program}"], runtime,
+                   MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), "ready", "first line of the shell")
+        target.wait_socket()
+        with Server(runtime, target.pid, *EVERY) as server:
+            check_equal(history(server, target.pid)["program"], "sh", "the program at first")
+            target.say("go")
+            check_equal(target.hear(), "ready", "first line of the program")
+            told = history(server, "served")
+            check_equal((told["program"], told["pid"]), ("served", target.pid), "after exec")
 
 
 @test

@@ -70,19 +70,29 @@ static void keep_recording(struct watch *watch, int fd) {
     watch->recording_fd = fd;
 }
 
-/* Forgets the tree of contexts if the process has executed another program since the last look: its
- * uptime is then less than before. */
+/* True if the process has executed another program since the last look. Its stack then begins at
+ * another address, which /proc shows only to those who may trace the process; and its uptime is
+ * less than before, unless the new program has run for longer than the old one had. */
+static bool is_other_program(const struct watch *watch, const struct wire_dump *head) {
+    uint64_t before = watch->facts.stack_start, now = watch->stack_start;
+    return (double)head->uptime_ns / 1e9 < watch->totals.uptime_s ||
+           (before != 0 && now != 0 && now != before);
+}
+
+/* Forgets the tree of contexts if the process has executed another program. */
 static void forget_other_program(struct watch *watch, const struct wire_dump *head) {
-    double uptime_s = (double)head->uptime_ns / 1e9;
-    if (watch->totals.uptime_s <= uptime_s)
+    struct process_facts now;
+    if (!is_other_program(watch, head))
         return;
     watch_drop_model(watch);
     rates_clear(&watch->rates);
     watch->history.count = 0;
     watch->totals.growth = watch->totals.alloc_rate = WIRE_UNKNOWN;
-    process_read_facts(watch->facts.pid, &watch->facts);
-    free(watch->program);
-    watch->program = process_program(&watch->facts);
+    if (process_read_facts(watch->facts.pid, &now)) {
+        watch->facts = now;
+        free(watch->program);
+        watch->program = process_program(&now);
+    }
     watch->contexts_due = watch->pages_due = watch->names_due = (struct watch_due){0};
 }
 
@@ -159,9 +169,10 @@ static bool explain(struct watch *watch) {
 }
 
 /* Returns true if /proc shows that the process cannot answer: it has ended or is stopped. */
-static bool cannot_answer(const struct watch *watch) {
+static bool cannot_answer(struct watch *watch) {
     struct process_facts now;
     bool unknown, there = process_read_known(watch->facts.pid, &now, &unknown);
+    watch->stack_start = there ? now.stack_start : 0;
     return there ? now.start_ticks != watch->facts.start_ticks || strchr("TtZX", now.state)
                  : !unknown;
 }
@@ -204,7 +215,8 @@ static bool run(struct watch *watch, bool (*what)(struct watch *)) {
     try_socket(watch);
     bool fresh = !watch_is_open(watch);
     watch->loader.failure = &watch->failure;
-    if (!ask_once(watch, what) && (fresh || !watch->client.closed || !ask_once(watch, what)))
+    if (!ask_once(watch, what) &&
+        (fresh || !watch->client.closed || cannot_answer(watch) || !ask_once(watch, what)))
         return explain(watch);
     watch->state = WATCH_RUNS;
     return true;

@@ -55,6 +55,7 @@ struct watch {
     struct process_facts facts;
     char *program; /* name of the program as the user started it */
     int pidfd;
+    uint64_t stack_start; /* facts.stack_start at the present look; 0: not known */
     struct client client;
     bool outside;   /* the user named the process: if it does not answer, its memory is read */
     double asked_s; /* while it is read from outside: when the socket was last tried */

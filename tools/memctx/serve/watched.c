@@ -67,11 +67,19 @@ static bool make_room(struct watching *watching) {
     return true;
 }
 
+/* Takes the name and the number of the program, which change when the process executes another. */
+static void take_program(struct watched *watched, const struct fleet_process *process) {
+    free(watched->program);
+    watched->program = cli_copy(process->program);
+    watched->number = process->number;
+}
+
 struct watched *watching_begin(struct watching *watching, const struct fleet_process *process) {
     for (size_t i = 0; i < watching->count; i++) {
         struct watched *watched = watching->list[i];
         if (!watched->ended && watched->facts.pid == process->facts.pid &&
             watched->facts.start_ticks == process->facts.start_ticks) {
+            take_program(watched, process);
             watched->wanted_ms = clock_now_ms();
             return watched;
         }
@@ -80,8 +88,7 @@ struct watched *watching_begin(struct watching *watching, const struct fleet_pro
         return NULL;
     struct watched *watched = cli_alloc(1, sizeof *watched);
     watched->facts = process->facts;
-    watched->program = cli_copy(process->program);
-    watched->number = process->number;
+    take_program(watched, process);
     watched->fd = -1;
     watched->wanted_ms = clock_now_ms();
     watching->list[watching->count++] = watched;
