@@ -49,8 +49,9 @@ def companions_of(pid):
 @test
 def recording_keeps_names():
     """--names stores function names in the recording; they are there after the program's file is
-    removed."""
+    removed. A FIFO with the name of a recording, which another user made, holds nobody up."""
     with short_lived_program("--names") as (target, program, path):
+        os.mkfifo(os.path.join(os.path.dirname(path), f"memctx-{target.pid}-other.rec"))
         wait_until(lambda: os.path.exists(path) and any(names_of(path)), "names in the recording",
                    timeout_s=60)
         beside = companions_of(target.pid)

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -115,6 +116,13 @@ static void name_one(const char *path) {
     }
 }
 
+/* Other users may write into a directory such as /var/tmp. To open a FIFO would wait for a writer,
+ * for ever. */
+static bool is_regular(int directory, const char *name) {
+    struct stat status;
+    return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode);
+}
+
 /* Adds names to the recordings of the program and of its descendants. `ended`: the program has
  * ended, so its descendants cannot be recognised any more, and only the recording of the program
  * itself gets names. */
@@ -123,7 +131,8 @@ static void name_all(const char *directory, pid_t program, bool ended) {
     const struct dirent *entry;
     while (folder && (entry = readdir(folder))) {
         pid_t pid = pid_of(entry->d_name);
-        if (pid > 0 && (ended ? pid == program : is_of_program(pid, program))) {
+        if (pid > 0 && is_regular(dirfd(folder), entry->d_name) &&
+            (ended ? pid == program : is_of_program(pid, program))) {
             char *path = cli_format("%s/%s", directory, entry->d_name);
             if (!recorded_was_replaced(path))
                 name_one(path);
