@@ -605,6 +605,29 @@ def top_of_several_of_which_one_is_stopped():
 
 
 @test
+def top_of_several_of_which_some_hang():
+    """Processes that do not answer do not keep top from showing the list and from taking keys: it
+    takes 1.5 s to find out that a process does not answer."""
+    programs = {f"own{os.getpid()}-hung": "tests/cli/fake_server.c",
+                f"own{os.getpid()}-live": "tests/cli/programs/lively.c"}
+    with scratch() as where, contextlib.ExitStack() as stack:
+        hung, lives = [os.path.join(where, name) for name in programs]
+        for path, source in zip((hung, lives), programs.values()):
+            os.symlink(build_program(source), path)
+        live = stack.enter_context(target([lives]))
+        others = [stack.enter_context(Target([hung, "silent"], live.runtime, MEMCTX_CONTROL="off"))
+                  for _ in range(3)]
+        for other in others:
+            check_equal(other.hear(), "ready", "first line of the fake server")
+        with top(live, "--match", f"own{os.getpid()}-*") as screen:
+            screen.wait(r"pid \d+ was not asked yet", "the list before all were asked")
+            screen.wait(rf"^ +{live.pid} .*-live", "the one that answers")
+            for other in others:
+                screen.wait(rf"pid {other.pid} did not answer in time", "one that does not")
+            quit_top(screen)
+
+
+@test
 def top_new_paths():
     """A call path that appears while top runs is shown with its function's name."""
     with target([build_program("tests/cli/programs/allocate.c")]) as live, top(live) as screen:

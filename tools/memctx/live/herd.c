@@ -16,6 +16,7 @@ struct watch *herd_add(struct herd *herd, const struct process_facts *facts) {
     watch->no_names = herd->no_names;
     watch->debug_directory = herd->debug_directory;
     watch->interval_s = herd->interval_s;
+    snprintf(watch->how, sizeof watch->how, "pid %d was not asked yet", (int)facts->pid);
     herd->watches[herd->count++] = watch;
     return watch;
 }
@@ -52,24 +53,47 @@ static int compare_watches(const void *a, const void *b) {
     return left->facts.pid < right->facts.pid ? -1 : left->facts.pid > right->facts.pid;
 }
 
-/* Finding out that a process does not answer takes a second or two. So a process that did not
- * answer is asked again only after HERD_SCAN_S seconds. */
-static void look_at_one(struct watch *watch, double now) {
-    if (watch->state == WATCH_SILENT && now - watch->tried_s < HERD_SCAN_S)
+/* Longest time of a look, without the request that is under way at its end: meanwhile the screen
+ * takes no keys. */
+#define LOOK_MOST_S 1
+/* Requests to processes that do not answer take at most one part in so many of the time: to find
+ * out that a process does not answer takes a second or two. */
+#define SILENT_SHARE 10
+
+/* Processes that have not answered come last; else the process comes first that was asked longest
+ * ago. */
+static int compare_turns(const void *a, const void *b) {
+    const struct watch *left = *(struct watch *const *)a, *right = *(struct watch *const *)b;
+    bool left_silent = left->state == WATCH_SILENT, right_silent = right->state == WATCH_SILENT;
+    if (left_silent != right_silent)
+        return left_silent - right_silent;
+    return left->tried_s < right->tried_s ? -1 : left->tried_s > right->tried_s;
+}
+
+static void look_at_one(struct herd *herd, struct watch *watch) {
+    bool silent = watch->state == WATCH_SILENT;
+    double now = clock_now_s();
+    if (silent &&
+        (now - watch->tried_s < HERD_SCAN_S || !watch_is_due(&herd->silent_due, SILENT_SHARE)))
         return;
     watch->tried_s = now;
     watch_look_at_totals(watch);
+    if (silent)
+        watch_was_done(&herd->silent_due);
 }
 
-void herd_look(struct herd *herd) {
+void herd_look(struct herd *herd, bool whole) {
     double now = clock_now_s();
     if (herd->all && (herd->scan_s <= 0 || now - herd->scan_s >= HERD_SCAN_S)) {
         herd->scan_s = now;
         forget_ended(herd);
         process_for_each(visit_process, herd);
     }
-    for (size_t i = 0; i < herd->count; i++)
-        look_at_one(herd->watches[i], now);
-    if (herd->count > 0)
-        qsort(herd->watches, herd->count, sizeof(struct watch *), compare_watches);
+    if (herd->count == 0)
+        return;
+    qsort(herd->watches, herd->count, sizeof(struct watch *), compare_turns);
+    double end_s = clock_now_s() + LOOK_MOST_S;
+    for (size_t i = 0; i < herd->count && (whole || clock_now_s() < end_s); i++)
+        look_at_one(herd, herd->watches[i]);
+    qsort(herd->watches, herd->count, sizeof(struct watch *), compare_watches);
 }

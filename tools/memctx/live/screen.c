@@ -274,7 +274,7 @@ static void look(struct ui *ui) {
         const struct watch *chosen =
             ui->chosen < ui->herd->count ? ui->herd->watches[ui->chosen] : NULL;
         pid_t pid = chosen ? chosen->facts.pid : 0;
-        herd_look(ui->herd);
+        herd_look(ui->herd, false);
         for (size_t i = 0; i < ui->herd->count; i++)
             if (ui->herd->watches[i]->facts.pid == pid)
                 ui->chosen = i;
@@ -354,7 +354,7 @@ int screen_run(struct herd *herd, bool single, const struct screen_options *opti
             !watch_look(ui.watch)) /* an error is reported before the screen opens */
             cli_die(CLI_REFUSED, "%s", ui.watch->how);
     } else {
-        herd_look(herd);
+        herd_look(herd, false);
     }
     ui.next_s = clock_now_s() + ui.interval_s;
     open_screen(&ui);

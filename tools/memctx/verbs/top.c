@@ -246,10 +246,10 @@ static int print_process(struct watch *watch, struct top_request *request) {
 
 static int print_herd(struct herd *herd, struct top_request *request) {
     double next_s = clock_now_s();
-    herd_look(herd);
+    herd_look(herd, true);
     while (request->frame.number < request->frames) {
         sleep_until_next(&next_s, request->frame.interval_s);
-        herd_look(herd);
+        herd_look(herd, false);
         request->frame.number++;
         (request->json ? frame_print_herd_json : frame_print_herd_text)(herd, &request->frame);
         if (fflush(stdout) != 0)
