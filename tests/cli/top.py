@@ -494,21 +494,30 @@ def top_frees_the_names_of_a_program_that_was_replaced():
         return f"{held}"
 
 
-@test
-def top_tells_an_exec_that_the_uptime_does_not_tell():
-    """The new program has run for longer at the second look than the shell had at the first one."""
+def frame_after_exec(*words):
+    """Returns the frame of a look at a program that a shell has executed since the first look. The
+    program has run for longer at the second look than the shell had at the first one."""
     program = build_program("tests/cli/programs/lively.c")
     with target(["sh", "-c", f"echo ready; read line; exec {program}"]) as live, \
-            subprocess.Popen([CLI, "top", str(live.pid), "--batch", "1", "--interval", "1.5",
-                              "--json"], env=live.cli_env, stdout=subprocess.PIPE) as watcher:
-        wait_until(lambda: dumps_of(live) > 0, "the first look")
+            subprocess.Popen([CLI, "top", str(live.pid), "--batch", "1", "--interval", "2.5",
+                              "--json", *words], env=live.cli_env,
+                             stdout=subprocess.PIPE) as watcher:
+        wait_until(lambda: 0 < dumps_of(live) == (time.sleep(0.3) or dumps_of(live)),
+                   "the end of the first look")
         tell(live, "go")
         check_equal(live.hear(), "ready", "the program after exec")
-        frame = json.loads(watcher.stdout.read())
+        return json.loads(watcher.stdout.read())
+
+
+@test
+def top_tells_an_exec_that_the_uptime_does_not_tell():
+    frame = frame_after_exec()
     process = frame["process"]
     check_equal((process["name"], process["growth_bytes_per_s"]), ("lively", None),
                 "the name, and the growth, which is not known")
     check_equal(sum_of(frame, "load_chunk"), 100000, "load_chunk")
+    threads = frame_after_exec("--threads")["threads"]
+    check_equal({thread["growth_bytes_per_s"] for thread in threads}, {None}, "growth of threads")
 
 
 @test

@@ -94,6 +94,8 @@ static void forget_other_program(struct watch *watch, const struct wire_dump *he
         watch->program = process_program(&now);
     }
     watch->contexts_due = watch->pages_due = watch->names_due = (struct watch_due){0};
+    /* as after a reload of the contexts: figures of threads are not compared across this time */
+    watch->reload_due = (struct watch_due){.ended_s = clock_now_s()};
 }
 
 /* Notes the path of the program's file, so that its functions are shown with the program's name. */

@@ -214,8 +214,11 @@ static int print_recording(struct watch *watch, struct top_request *request) {
 /* Prints a frame. Returns false if it cannot be written. */
 static bool print_frame(struct watch *watch, struct rows *rows, struct threads *threads,
                         struct top_request *request) {
+    const struct frame_options *frame = &request->frame;
     request->frame.number++;
-    if (request->threads && !frame_print_threads(watch, threads, &request->frame, request->json))
+    /* The process may have executed another program between the two requests. */
+    if (request->threads && !frame_print_threads(watch, threads, frame, request->json) &&
+        !(watch_look(watch) && frame_print_threads(watch, threads, frame, request->json)))
         cli_die_failure(&watch->failure);
     if (!request->threads)
         (request->json ? frame_print_json : frame_print_text)(watch, rows, &request->frame);
