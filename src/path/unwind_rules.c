@@ -64,14 +64,21 @@ static uint64_t capacity_of(uintptr_t table) {
     return table ? 1UL << (table & RULE_TABLE_BITS) : 0;
 }
 
+/* A library that dlopen loaded may be closed by another thread at this moment, so its unwind
+ * information is not read here: its rules are forgotten. They are learnt again, with the numbers of
+ * their functions, by threads that have the library's code on their stack. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key)) {
     for (uint64_t i = 0; i < capacity_of(unwind_rules_table); i++) {
         struct rule *rule = rule_at(unwind_rules_table, i);
-        uint64_t number = rule->key ? folded(rule->key) : 0;
-        if (number)
+        uint32_t module = rule_module(rule->packed), number;
+        if (!rule->packed)
+            continue;
+        if (module != MODULE_NONE && !modules[module].permanent)
+            store_release(&rule->packed, 0);
+        else if ((number = folded(rule->key)))
             store_release(&rule->packed,
                           (rule->packed & ~((uint64_t)RULE_FOLDED_MAX << RULE_FOLDED_SHIFT)) |
-                              number << RULE_FOLDED_SHIFT);
+                              (uint64_t)number << RULE_FOLDED_SHIFT);
     }
     store_release(&unwind_rules_version, unwind_rules_version + 1);
 }
@@ -394,11 +401,11 @@ static void table_add(uintptr_t key, uint64_t packed) {
             table_empty();
     }
     struct rule *rule = find_place(unwind_rules_table, key);
-    if (rule->key)
+    if (rule->packed)
         return;
+    rule_count += !rule->key;
     store_release(&rule->packed, packed);
     store_release(&rule->key, key);
-    rule_count++;
 }
 
 /* Finds the object that holds an address. The first modules are the program and the libraries that

@@ -40,7 +40,7 @@ struct module {
 
 struct rule {
     uintptr_t key;   /* a return address, see RULE_EXACT_BIT; 0: the place is free */
-    uint64_t packed; /* never 0; a reader finds 0 if the table is emptied meanwhile */
+    uint64_t packed; /* 0: the rule was forgotten, or the table is emptied at this moment */
 };
 
 INTERNAL struct lock unwind_rules_lock;
@@ -139,7 +139,8 @@ struct cfi_function unwind_rules_function(uintptr_t key);
 struct cfi_function unwind_rules_alike(uintptr_t key);
 
 /* Stores in each known rule the number that `folded` returns for the rule's key; where `folded`
- * returns 0, the rule stays as it is. The caller holds unwind_rules_lock. */
+ * returns 0, the rule stays as it is. Rules of libraries that dlclose may unload are forgotten. The
+ * caller holds unwind_rules_lock. */
 void unwind_rules_number_functions(uint32_t (*folded)(uintptr_t key));
 /* Returns the number of the folded function that starts at `function`; 0: the function is not
  * folded. Called under unwind_rules_lock when a rule is learnt. NULL: no function is folded. */

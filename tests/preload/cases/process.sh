@@ -32,6 +32,18 @@ test_process_closed_library_is_gone() {
     own_program 0 closed_gone "$bin_dir"
 }
 
+# While functions are folded, no unwind information is read of a library that another thread may be
+# closing.
+test_process_library_half_closed() {
+    build half_closed plugin_a.so
+    MEMCTX_TABLES=1M hold_begin half_closed "$bin_dir/half_closed" "$bin_dir"
+    local folded
+    folded=$(statistic "$held_pid" folded_functions)
+    hold_end
+    equal "output" "done" "$(cat "$T/held.out")"
+    [ "$folded" -ge 1 ] || fail "no function was folded"
+}
+
 # Old versions of qemu's user mode answer success to madvise and do nothing. Then the library zeroes
 # memory itself.
 test_process_unheeded() {
