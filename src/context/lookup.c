@@ -50,6 +50,8 @@ INLINE struct view *walk(struct heap *heap, uintptr_t frame, unsigned depth, siz
     evict_look_begins(heap);
     struct view *view = admit_view(heap, depth, *wanted, size, kind);
     evict_look_ends(heap);
+    if (UNLIKELY(stack->astray))
+        stack->end = STACK_BROKEN; /* the next walk goes over no frame of this one */
     if (UNLIKELY(stack->end == STACK_BROKEN)) {
         admit_forget(paths);
         *kind = TRACE_NONE;

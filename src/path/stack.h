@@ -113,7 +113,11 @@ struct stack {
     uintptr_t low, high; /* bounds of the memory known to be mapped around the stack pointer */
     /* number of frames that there is room for; there is room for twice as many checks */
     uint32_t room;
-    uint32_t walks;             /* number of walks, counted up to STACK_RULES_AFTER */
+    uint16_t walks; /* number of walks, counted up to STACK_RULES_AFTER */
+    /* The last walk read words outside the thread's present stack, such as those of a stack that a
+     * signal interrupted, or of the coroutine that began the present one. That stack may be
+     * unmapped before the next walk, so the caller has to forget the walked frames. */
+    bool astray;
     struct stack_frame *frames; /* outermost first; frames and checks share one piece of memory */
     struct stack_check *checks;
     /* Memory for the frames of the walk that is under way: STACK_FRESH_MAX frames, innermost first.

@@ -15,18 +15,30 @@ struct walker {
     unsigned count, check_count;   /* number of frames in stack->fresh, and of all their checks */
 };
 
-/* A word less than this many bytes beyond the known part of the stack extends the known part. A
- * word further out may belong to another stack, so only the word's own OS page is tested. */
+/* To test a range of more bytes than this, stack_may_read does not read it: that might make much
+ * memory of other mappings resident. */
 #define GROW_MAX (1UL << 20)
 
+/* True if all memory from the known part of the stack to `end`, further out, is mapped and can be
+ * read. */
+static bool is_of_stack(const struct stack *stack, uintptr_t end) {
+    uintptr_t known = stack->high - OS_PAGE_BYTES;
+    return end - stack->high <= GROW_MAX ? os_is_readable(stack->high, end)
+                                         : os_is_one_area((void *)known, end - known);
+}
+
+/* A word that is mapped in one piece with the known part of the stack extends that part. Any other
+ * word belongs to another stack, of which its OS page is now the known part. */
 NOINLINE bool stack_may_read(struct stack *stack, uintptr_t address) {
     uintptr_t page_end = (address & ~(OS_PAGE_BYTES - 1)) + OS_PAGE_BYTES;
     if (!os_is_readable(address, page_end))
         return false;
-    uintptr_t gap = address - stack->high;
-    if (address >= stack->high && gap < GROW_MAX &&
-        (gap < OS_PAGE_BYTES || os_is_readable(stack->high, page_end)))
-        stack->high = page_end;
+    if (address < stack->high ||
+        (address - stack->high >= OS_PAGE_BYTES && !is_of_stack(stack, page_end))) {
+        stack->low = page_end - OS_PAGE_BYTES;
+        stack->astray = true;
+    }
+    stack->high = page_end;
     return true;
 }
 
@@ -138,8 +150,11 @@ static NOINLINE uint64_t rule_by_called(const struct walker *walker, uint64_t ru
         !walker->rbp_at || !readable(stack, walker->rbp_at))
         return rule;
     uintptr_t type_at = word_at(walker->rbp_at) - 8;
-    bool by_v8 = readable(stack, type_at) && v8_calls(&stack->fresh[walker->count - 1].frame,
-                                                      walker->address, word_at(type_at));
+    /* not by `readable`, because the type is no word that proves a frame */
+    bool may_read = !(type_at & 7) && (type_at - stack->low < stack->high - stack->low ||
+                                       os_is_readable(type_at, type_at + sizeof type_at));
+    bool by_v8 = may_read && v8_calls(&stack->fresh[walker->count - 1].frame, walker->address,
+                                      word_at(type_at));
     return by_v8 ? v8_rule(MODULE_NONE) : rule;
 }
 
@@ -216,6 +231,7 @@ static void begin(struct walker *walker, struct stack *stack, uintptr_t frame) {
     } else if (frame < stack->low) {
         stack->low = page;
     }
+    stack->astray = false;
     *walker = (struct walker){
         .stack = stack, .address = word_at(frame + 8), .sp = frame + 16, .rbp_at = frame};
 }

@@ -32,6 +32,11 @@ test_process_closed_library_is_gone() {
     own_program 0 closed_gone "$bin_dir"
 }
 
+# The stack of the coroutine that began the present one is unmapped.
+test_process_left_stack() {
+    own_program 0 left_stack
+}
+
 # While functions are folded, no unwind information is read of a library that another thread may be
 # closing.
 test_process_library_half_closed() {
