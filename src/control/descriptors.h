@@ -2,10 +2,10 @@
 /*
  * descriptors.h - descriptors of the library that the program neither sees nor closes by accident.
  *
- * The control thread has a descriptor table of its own where the kernel lets it (unshare).
- * Elsewhere it shares the table of the program. There, the library's descriptors have numbers that
- * programs do not expect to get, and each use first checks that the number still refers to the file
- * that the library opened.
+ * The control thread has a descriptor table of its own where the kernel lets it
+ * (close_range with CLOSE_RANGE_UNSHARE, or unshare). Elsewhere it shares the table of the program.
+ * There, the library's descriptors have numbers that programs do not expect to get, and each use
+ * first checks that the number still refers to the file that the library opened.
  *
  * Cost: in a shared table one fstat for each check.
  */
@@ -36,7 +36,8 @@ bool descriptors_is_held(const struct held *held);
 /* Closes the descriptor. A descriptor that is no longer the library's is forgotten, never
  * closed. */
 void descriptors_let_go(struct held *held);
-/* Closes all descriptors from `first` on, in a table that the control thread does not share. */
-void descriptors_close_from(unsigned first);
+/* Gives the control thread a descriptor table of its own, if the kernel lets it, with no descriptor
+ * in it, or only standard error (`errors`). Sets descriptors_are_own. */
+void descriptors_leave_table(bool errors);
 
 #endif

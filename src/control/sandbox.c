@@ -157,7 +157,7 @@ static const struct {
     {SYS_sched_getaffinity, -1, 0, 0, 0},
     {SYS_sched_setaffinity, -1, 0, 0, 0},
     {SYS_unshare, 0, 0, 0, 0},
-    {SYS_close_range, -1, 0, 0, 0},
+    {SYS_close_range, -1, 0, OS_CLOSE_UNSHARED, 0}, /* refused: -1 is above 0 */
     {SYS_close, -1, 0, 0, 0},
     {SYS_getpid, 0, 0, 0, 0},
     {SYS_gettid, 0, 0, 0, 0},

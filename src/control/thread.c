@@ -152,12 +152,7 @@ static int thread_main(void *argument) {
      * this layer may not call. */
     os_syscall(SYS_prctl, PR_SET_NAME, (long)"memctx", 0, 0, 0, 0);
     buffers_stack_top = (char *)align_up((uintptr_t)__builtin_frame_address(0), OS_PAGE_BYTES);
-    descriptors_are_own = !OS_TRY(os_unshare(CLONE_FILES));
-    if (descriptors_are_own) { /* keep standard error only for the messages of socket_open */
-        os_close(0);
-        os_close(1);
-        descriptors_close_from(options.verbose ? 3 : 2);
-    }
+    descriptors_leave_table(options.verbose); /* socket_open may print messages */
     if (descriptors_are_own)
         segment_learn_huge_pages();
     server_begin();

@@ -22,7 +22,6 @@
 #include <link.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -89,8 +88,9 @@ INLINE int os_close(int fd) {
 #ifndef SYS_close_range /* the kernel's headers are older than 5.9 */
 #define SYS_close_range 436
 #endif
-INLINE int os_close_range(unsigned first, unsigned last) {
-    return os_result(os_syscall(SYS_close_range, first, last, 0, 0, 0, 0));
+#define OS_CLOSE_UNSHARED 2U /* CLOSE_RANGE_UNSHARE */
+INLINE int os_close_range(unsigned first, unsigned last, unsigned flags) {
+    return os_result(os_syscall(SYS_close_range, first, last, flags, 0, 0, 0));
 }
 INLINE int os_bind(int fd, const void *address, size_t bytes) {
     return os_result(os_syscall(SYS_bind, fd, (long)address, (long)bytes, 0, 0, 0));
@@ -133,12 +133,6 @@ INLINE int os_unlink(const char *path) {
 }
 INLINE int os_rmdir(const char *path) {
     return os_result(os_syscall(SYS_rmdir, (long)path, 0, 0, 0, 0, 0));
-}
-/* Returns the limit of the number of descriptors; 0: the kernel does not tell. */
-INLINE uint64_t os_descriptor_limit(void) {
-    struct rlimit limit = {0};
-    (void)OS_TRY((int)os_syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, (long)&limit, 0, 0));
-    return limit.rlim_cur;
 }
 INLINE uint32_t os_user(void) {
     return (uint32_t)os_syscall(SYS_geteuid, 0, 0, 0, 0, 0, 0);

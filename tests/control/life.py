@@ -151,11 +151,12 @@ def dup2_leaves_the_socket():
 
 
 @contextlib.contextmanager
-def refusing(*calls, descriptors=None):
-    """Starts the target with a filter that refuses these system calls. Without unshare the
-    library's descriptors are in the program's table. descriptors: RLIMIT_NOFILE."""
+def refusing(*calls, descriptors=None, first=()):
+    """Starts the target with a filter that refuses these system calls. Without unshare and
+    close_range the library's descriptors are in the program's table. descriptors: RLIMIT_NOFILE.
+    first: words before the command that starts it."""
     limited = ["prlimit", f"--nofile={descriptors}"] if descriptors else []
-    argv = [*limited, harness.build_program("tests/control/refusing.c"), *calls, "--",
+    argv = [*first, *limited, harness.build_program("tests/control/refusing.c"), *calls, "--",
             *target_argv("contexts", "300")]
     with runtime_dir() as directory:
         # With eager no thread would start: the library cannot know that the filter allows its
@@ -175,10 +176,29 @@ def served(target):
     return target.socket_path()
 
 
+def check_only_sockets(target):
+    """Checks that the control thread has a descriptor table of its own, with nothing but
+    sockets."""
+    table = f"/proc/{target.pid}/task/{harness.library_thread(target.pid)}/fd"
+    files = [os.readlink(os.path.join(table, name)) for name in sorted(os.listdir(table))]
+    check(files and all(file.startswith("socket:") for file in files),
+          f"open in our table: {files}")
+
+
+@test
+def unshare_is_refused_in_a_container():
+    """Where unshare is refused, as by Docker's profile, the program sees no descriptor of ours."""
+    with refusing("unshare") as target:
+        with Wire(served(target)) as client:
+            client.dump()
+            check_equal(target.ask("fds"), "fds 0 1 2 next 3", "descriptors of the program")
+            check_only_sockets(target)
+
+
 @test
 def shared_descriptors_are_high():
-    """Without unshare the library's descriptors have high numbers, and a client is served."""
-    with refusing("unshare") as target:
+    """Without unshare and close_range the library's descriptors have high numbers, and a client is served."""
+    with refusing("unshare", "close_range") as target:
         with Wire(served(target)) as client:
             client.dump()
             seen = target.ask("fds").split()
@@ -187,7 +207,7 @@ def shared_descriptors_are_high():
             check(len(numbers) >= 5, f"listener and client are not in the program's table: {seen}")
             check(all(number >= 500 for number in numbers[3:]), f"low numbers: {seen}")
             check_equal(seen[-1], "3", "the next descriptor")
-    with refusing("unshare", descriptors=400) as target:
+    with refusing("unshare", "close_range", descriptors=400) as target:
         with Wire(served(target)) as client:
             client.dump()
             seen = target.ask("fds").split()
@@ -200,7 +220,7 @@ def shared_descriptors_closed_are_forgotten():
     """If the program closes the library's descriptors and opens files with these numbers, the
     library does not read, write or close these files."""
     for words in (("dup2",), ("closefrom", "dup2")):
-        with refusing("unshare") as target:
+        with refusing("unshare", "close_range") as target:
             with Wire(served(target)) as client:
                 client.dump()
                 for word in words:
@@ -218,7 +238,7 @@ def shared_descriptors_all_used():
     """If the process has no descriptor for the socket at the start, without unshare, it gets the
     socket when it has one. (The library reads /proc/self/status with the last descriptor; the
     socket needs two, one of them with a high number.)"""
-    with refusing("unshare", descriptors="4:1024") as target:
+    with refusing("unshare", "close_range", descriptors="4:1024") as target:
         time.sleep(0.5)  # the thread tries to make the socket, or the program has not started it
         check_equal(glob.glob(os.path.join(target.runtime, "memctx/*")), [],
                     "sockets at the start")
@@ -230,13 +250,11 @@ def shared_descriptors_all_used():
 @test
 def close_range_that_is_not_known():
     """Without close_range (older kernels) the control thread's table has none of the program's
-    files."""
-    with refusing("close_range") as target:
+    files, not even one whose number is above RLIMIT_NOFILE. Otherwise a pipe would never end."""
+    high = ("bash", "-c", 'exec "$@" 700</dev/null', "bash")
+    with refusing("close_range", descriptors=300, first=high) as target:
         served(target)
-        thread = harness.library_thread(target.pid)
-        names = sorted(os.listdir(f"/proc/{target.pid}/task/{thread}/fd"))
-        files = [os.readlink(f"/proc/{target.pid}/task/{thread}/fd/{name}") for name in names]
-        check(all(file.startswith("socket:") for file in files), f"open in our table: {files}")
+        check_only_sockets(target)
 
 
 @test

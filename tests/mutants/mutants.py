@@ -255,8 +255,8 @@ MUTANTS = {
         "src/os/meta.h", "#define META_FIRST_BYTES (", "#define META_FIRST_BYTES ((2UL << 20) + ",
         ["names-small-footprint"]),
     "descriptors-are-the-programs": (
-        "src/control/thread.c", "!OS_TRY(os_unshare(CLONE_FILES));",
-        "false;",
+        "src/control/descriptors.c", "descriptors_are_own = leave_table",
+        "descriptors_are_own = false && leave_table",
         ["invariant-8-descriptors-unseen"]),
     "the-socket-is-for-all": (
         "src/control/socket.c", "path.temporary.sun_path, 0600", "path.temporary.sun_path, 0666",
