@@ -15,8 +15,9 @@
 static struct socket_path path START_PAGE;
 static uint32_t socket_pid FORK_PAGE; /* atomic: pid of the process that made the socket */
 struct held socket_listener FORK_PAGE = {.fd = -1};
-/* The process had no descriptor or no memory left when the thread wanted to make the socket. Not in
- * FORK_PAGE, which has no room left, so a child writes it only if it is set. */
+/* The process had no descriptor or no memory left, or the disk no room, when the thread wanted to
+ * make the socket. Not in FORK_PAGE, which has no room left, so a child writes it only if it is
+ * set. */
 static bool is_postponed START_PAGE;
 static struct { /* the root directory of the process when it made the socket */
     dev_t device;
@@ -32,7 +33,7 @@ static bool is_of_this_process(void) {
 
 /* Prints the message only for the thread's first try: later, standard error may be closed. */
 static void fail(bool first, const char *what, const char *detail) {
-    is_postponed = os_is_momentary(-errno);
+    is_postponed = os_is_momentary(-errno) || errno == ENOSPC || errno == EDQUOT;
     if (first)
         control_complain(what, detail);
 }

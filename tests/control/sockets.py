@@ -463,6 +463,32 @@ def removed_socket_is_made_again():
 
 
 @test
+def full_disk_has_no_room_for_a_socket():
+    """If the file system of the socket's directory has no room for another file, the process gets
+    its socket when there is room."""
+    with runtime_dir() as directory:
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=8", "none", directory],
+                                 capture_output=True, check=False)
+        if mounted.returncode != 0:
+            raise Skip("no file system can be mounted here")
+        try:
+            os.mkdir(os.path.join(directory, "memctx"), 0o700)
+            names = (os.path.join(directory, f"fill-{number}") for number in range(8))
+            with contextlib.suppress(OSError):
+                for name in names:
+                    os.close(os.open(name, os.O_CREAT | os.O_WRONLY))
+            with start_target(directory, MEMCTX_CONTROL="eager") as target:
+                check(harness.library_thread(target.pid), "there is no control thread")
+                check_equal(os.listdir(os.path.join(directory, "memctx")), [], "files at first")
+                os.remove(os.path.join(directory, "fill-0"))
+                os.remove(os.path.join(directory, "fill-1"))
+                target.wait_socket()
+                check_equal(target.dump()["pid"], target.pid, "pid in the dump")
+        finally:
+            subprocess.run(["umount", "-l", directory], check=True)
+
+
+@test
 def ps_leaves_other_files():
     with runtime_dir() as directory, start_target(directory) as target:
         folder = os.path.dirname(target.wait_socket())
