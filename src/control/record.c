@@ -153,7 +153,7 @@ static bool take_moment(uint64_t now) {
         recorder_failed(-ENOMEM);
         return false;
     }
-    if (!recorder_open_file())
+    if (!recorder_open_file(true))
         return false;
     /* While tree_read_until_ns is set, no context is evicted, so no chunk is counted twice and no
      * id changes its meaning. */
@@ -244,7 +244,7 @@ void record_pause(void) {
 static void switch_off(void) {
     if (!recorder)
         return;
-    if (recorder->owner == os_process_id() && recorder_open_file())
+    if (recorder->owner == os_process_id() && recorder_open_file(false))
         recorder_write_end(recorder->file.fd, RECORD_ENDED_SWITCHED_OFF);
     record_pause();
     store_release(&recorder, (struct recorder *)NULL);

@@ -259,17 +259,17 @@ static bool was_truncated(const struct stat *file) {
                     : sizeof(struct record_block) + sizeof(struct record_head));
 }
 
-bool recorder_open_file(void) {
+bool recorder_open_file(bool make) {
     bool gone = true;
     struct stat file = {0};
     if (descriptors_is_held(&recorder->file)) {
         bool known = !OS_CALL(SYS_fstat, recorder->file.fd, &file, 0, 0, 0, 0);
         if (!known || !was_removed(&file))
-            return !known || !was_truncated(&file) || begin_file();
+            return !known || !was_truncated(&file) || (make && begin_file());
         descriptors_let_go(&recorder->file);
     }
     recorder->file.fd = -1;
-    return (recorder->owner && reopen(&gone)) || (gone && make_file());
+    return (recorder->owner && reopen(&gone)) || (make && gone && make_file());
 }
 
 /* Takes room for `bytes` bytes in the ring. Returns its offset in the file; 0: no room. */

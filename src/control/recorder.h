@@ -85,8 +85,9 @@ INTERNAL struct recorder *recorder; /* NULL: this process is not to be recorded 
 /* Counts a part of the recording that is lost. `error` is a negative error number. Returns false.
  */
 bool recorder_failed(long error);
-/* Opens the file, or makes it. False: it could not be opened; recorder_failed has counted that. */
-bool recorder_open_file(void);
+/* Opens the file. `make`: makes it if there is none, and begins it anew if it was cut off. False:
+ * it could not be opened; with `make`, recorder_failed has counted that. */
+bool recorder_open_file(bool make);
 /* Writes into the file that is open. False: recorder_failed has counted the loss. */
 bool recorder_write(const void *bytes, size_t length, uint64_t at);
 /* Writes a block into the ring. False: recorder_failed has counted the loss. */

@@ -317,7 +317,7 @@ def recording_is_switched_on_and_off():
                 check(done.returncode == code and told in done.stdout + done.stderr,
                       f"record={value}: {done.stdout}{done.stderr}")
 
-            one, two = (os.path.join(directory, name) for name in ("one", "two"))
+            one, two, three = (os.path.join(directory, name) for name in ("one", "two", "three"))
             plain = os.path.join(directory, "plain")
             with open(plain, "wb"):
                 pass
@@ -349,6 +349,12 @@ def recording_is_switched_on_and_off():
             switch("off")
             check_equal(postmortem_of(recording_of(two, target.pid))["ended"], "switched-off",
                         "the last one")
+            switch(three)
+            wait_moments(recording_of(three, target.pid))
+            os.remove(recording_of(three, target.pid))
+            switch("off")
+            for name in os.listdir(three):  # a moment may have come before the end
+                check(moments_of(read(os.path.join(three, name))), "a file without a moment")
             switch(one)
             wait_until(lambda: len(os.listdir(one)) == 2, "a new file beside the old one")
             wait_moments(recording_of(one, target.pid))
