@@ -48,7 +48,8 @@
 /* The id of the context that stands for all contexts that are not watched. */
 #define RECORD_REST (WIRE_NONE - 1)
 /* The id of the context to which the reader adds the entries whose contexts the newest directory
- * does not explain any more. */
+ * does not explain any more. An entry with this id is the sum of contexts whose paths no directory
+ * in the file has. */
 #define RECORD_FORGOTTEN (WIRE_NONE - 2)
 
 enum record_kind {

@@ -329,7 +329,7 @@ void record_forget(void) {
     /* If the parent was making a moment at the fork, `count` had started at 0 again, although
      * contexts are pinned. */
     recorder->unpin |= recorder->count > 0 || recorder->sequence > 0;
-    recorder->sequence = recorder->directories = recorder->count = 0;
+    recorder->sequence = recorder->directories = recorder->listed = recorder->count = 0;
     recorder->named = recorder->earlier = 0;
     recorder->moments = recorder->lost = recorder->bytes = 0;
 }

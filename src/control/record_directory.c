@@ -184,6 +184,7 @@ bool recorder_write_directory(uint64_t now) {
     if (!recorder_write(&block, sizeof block, start))
         return false;
     recorder->directories++;
+    recorder->listed = recorder->sequence;
     recorder->directory_ns = now;
     recorder->modules = modules;
     recorder->closed = closed;

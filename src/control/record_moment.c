@@ -69,7 +69,9 @@ void recorder_write_moment(struct walk *walk, struct record_pages *pages) {
     struct record_moment *moment = (void *)(block + 1);
     size_t before = sizeof *moment + (pages ? sizeof *pages : 0); /* bytes before the entries */
     uint8_t *entries = (uint8_t *)moment + before, *at = entries;
-    uint8_t *end = (uint8_t *)room + MOMENT_BYTES - ENTRY_MAX;
+    uint8_t *end = (uint8_t *)room + MOMENT_BYTES - 2 * ENTRY_MAX; /* one is for `forgotten` */
+    struct sum forgotten = {0};
+    struct record_held forgotten_held = {0};
     uint32_t previous = 0;
     *moment = (struct record_moment){.wall_ns = recorder_wall_ns(),
                                      .uptime_ns = control_uptime_ns(),
@@ -80,6 +82,14 @@ void recorder_write_moment(struct walk *walk, struct record_pages *pages) {
     for (uint32_t i = 0; i < recorder->count; i++) {
         const struct watched *watched = &recorder->tables->watched[i];
         const struct record_held *held = pages ? &recorder->tables->held[i] : NULL;
+        /* The last directory could not be written, and an older one may have another path under
+         * this id. */
+        if (watched->since > recorder->listed) {
+            sums_add(&forgotten, &watched->sum);
+            if (held)
+                recorder_add_held(&forgotten_held, held);
+            continue;
+        }
         /* No room is left: the moment counts the context among those that are not watched. */
         if (at > end) {
             sums_add(&walk->rest, &watched->sum);
@@ -89,6 +99,11 @@ void recorder_write_moment(struct walk *walk, struct record_pages *pages) {
         }
         at = make_entry(at, watched->id - previous, &watched->sum, held);
         previous = watched->id;
+        moment->entries++;
+    }
+    if (forgotten.allocs) {
+        at =
+            make_entry(at, RECORD_FORGOTTEN - previous, &forgotten, pages ? &forgotten_held : NULL);
         moment->entries++;
     }
     moment->entry_bytes = (uint32_t)(at - entries);

@@ -61,6 +61,7 @@ struct recorder {
     int64_t high_bytes;     /* bytes in use from which growth is measured */
     struct ring ring;
     uint32_t sequence, directories;      /* number of the last moment; directories written */
+    uint32_t listed;                     /* number of the moment that the last directory precedes */
     uint32_t modules, closed;            /* in the last directory: modules; closed modules */
     uint64_t identifiers;                /* checksum over the identifiers in the last directory */
     bool changed;                        /* the last directory does not list all watched contexts */
