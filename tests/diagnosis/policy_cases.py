@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """An offered policy saves what is predicted, within a tenth of the resident set."""
+import copy
 import re
 
 import harness
 from harness import Target, check, check_equal, runtime_dir, test, test_named
-from more_cases import more_c, more_cc
+from more_cases import found_in, more_c, more_cc
 from planted import command, doctor, planted
 from text import labelled, told
 
@@ -173,6 +174,26 @@ def rounding_above_9216_has_no_cure():
         return check_rounding(target, "^no policy saves this memory, because chunks above 9216 "
                                       "bytes take whole OS pages$",
                               "^1108 bytes less in each chunk")
+
+
+@test
+def rounding_of_blocks_that_came_later_is_not_known():
+    """The pages are read after the figures of the contexts. If chunks were allocated between the
+    two readings, their blocks are no rounding."""
+    with runtime_dir() as directory, more_c(directory, "rows", "8000", "9300", "9300", "0",
+                                            "any") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        dump = target.dump("-o", "/dev/stdout")
+        found = {}
+        for part in (1, 0.5, 0):
+            changed = copy.deepcopy(dump)
+            one = max((one["self"] for one in changed["contexts"]), key=lambda one: one["allocs"])
+            check_equal(one["live_chunks"], 8000, "live chunks")
+            for name in ("live_chunks", "requested_bytes"):
+                one[name] = int(one[name] * part)
+            found[part] = found_in(directory, changed, "rounding")
+    check_equal(found, {1: [22], 0.5: [11], 0: []}, "MiB of rounding")
 
 
 @test
