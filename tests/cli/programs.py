@@ -9,7 +9,8 @@ import subprocess
 
 import harness
 from clitest import CLI, LIB, cli, expect, scratch, succeed, tool
-from harness import Skip, build_program, check, check_equal, clean_env, test, wait_until
+from harness import (NOBODY, Skip, build_program, check, check_equal, clean_env, test,
+                     wait_until)
 
 
 def run(*words, **options):
@@ -212,29 +213,48 @@ def loader_as_a_program():
 
 @test
 def run_refuses_setuid():
-    program = build_program("tests/cli/programs/nothing.c")
-    check_equal(run(program).returncode, 0, "the program itself")
+    """A set-user-ID bit matters if the caller is another user than the owner of the file."""
     with scratch() as where:
         copy = os.path.join(where, "copy")
-        for mode, word in ((0o4755, "setuid"), (0o2755, "setgid")):
-            shutil.copy(program, copy)
+        for mode, word in ((0o4755, "setuid"), (0o2755, "setgid"), (0o2745, None)):
+            shutil.copy("/bin/cat", copy)
             os.chmod(copy, mode)
-            expect(1, f"is a {word} program: the loader ignores LD_PRELOAD", "run", copy)
+            check_preloaded(run(copy, "/proc/self/maps"))
+            if os.getuid() == 0:
+                os.chown(copy, NOBODY, NOBODY)
+                os.chmod(copy, mode)
+                if word:
+                    expect(1, f"is a {word} program: the loader ignores LD_PRELOAD", "run", copy)
+                else:  # not executable for the group: the bit changes no group
+                    check_preloaded(run(copy, "/proc/self/maps"))
+            os.unlink(copy)
+
+
+def check_preloaded(done):
+    check_equal((done.returncode, "libmemctx.so" in done.stdout), (0, True),
+                f"status, and whether the program is preloaded: {done.stderr}")
 
 
 @test
 def run_refuses_capabilities():
-    program = build_program("tests/cli/programs/nothing.c")
+    """File capabilities matter if the caller is not root."""
     with scratch() as where:
         copy = os.path.join(where, "copy")
-        shutil.copy(program, copy)
+        shutil.copy("/bin/cat", copy)
         # The xattr that setcap writes: version 2, effective, CAP_NET_BIND_SERVICE.
         value = (0x02000001).to_bytes(4, "little") + (1 << 10).to_bytes(4, "little") + bytes(12)
         try:
             os.setxattr(copy, "security.capability", value)
         except OSError as error:
             raise Skip(f"no file capabilities here: {error}") from None
-        expect(1, "has file capabilities", "run", copy)
+        check_preloaded(run(copy, "/proc/self/maps"))  # only root can set this xattr
+        os.chmod(where, 0o755)
+        done = subprocess.run(["setpriv", f"--reuid={NOBODY}", CLI, "run", copy], env=clean_env(),
+                              capture_output=True, text=True, timeout=60, check=False)
+        if "setpriv: failed to execute" in done.stderr:
+            raise Skip("the build cannot be read by another user")
+        check_equal(done.returncode, 1, "exit status")
+        check(re.search("has file capabilities", done.stderr), done.stderr)
 
 
 def patched(program, where, offset, data):

@@ -62,18 +62,30 @@ bool program_find(const char *name, char **path, struct cli_failure *failure) {
     return fail_to_find(name, error, failure);
 }
 
+/* Returns "uid" or "gid" if the program's bit changes this user or group; NULL: neither. */
+static const char *changed_id(const struct stat *status) {
+    if ((status->st_mode & S_ISUID) != 0 && status->st_uid != getuid())
+        return "uid";
+    mode_t both = S_ISGID | S_IXGRP; /* without S_IXGRP the bit S_ISGID changes nothing */
+    return (status->st_mode & both) == both && status->st_gid != getgid() ? "gid" : NULL;
+}
+
+/* Refuses a program for which the loader would ignore LD_PRELOAD: one that changes the user or
+ * group, or one that gives capabilities to another user than root. */
 static bool check_rights(const char *path, int fd, struct cli_failure *failure) {
     struct stat status;
     char capabilities[64];
-    if (fstat(fd, &status) == 0 && (status.st_mode & (S_ISUID | S_ISGID)) != 0) {
+    const char *id = fstat(fd, &status) == 0 ? changed_id(&status) : NULL;
+    if (id) {
         return cli_fail(
             failure, CLI_REFUSED,
             "%s is a set%s program: the loader ignores LD_PRELOAD for it; if it starts "
             "other programs, start memctx by it, as in sudo memctx run -- PROGRAM; else "
             "run a copy of it without the bit, as a user with the rights it needs",
-            path, (status.st_mode & S_ISUID) != 0 ? "uid" : "gid");
+            path, id);
     }
-    if (fgetxattr(fd, "security.capability", capabilities, sizeof capabilities) > 0) {
+    if (getuid() != 0 &&
+        fgetxattr(fd, "security.capability", capabilities, sizeof capabilities) > 0) {
         return cli_fail(failure, CLI_REFUSED,
                         "%s has file capabilities: the loader ignores LD_PRELOAD for it; run a "
                         "copy of it without them, as a user with the rights it needs",
