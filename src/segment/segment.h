@@ -63,6 +63,9 @@ enum page_flag {
     /* A huge chunk whose mapping had, and may still have, a spare end: memory behind mapped_bytes
      * that waits in the freelist, and that the chunk takes first when it grows. */
     PAGE_SPARE = 128,
+    /* A huge chunk that was larger than all huge chunks freed before it got its size, see
+     * huge_freed_most. No page of blocks has the flag, so it shares the bit of PAGE_USED_UP. */
+    PAGE_LARGEST = 2,
 };
 
 struct heap;

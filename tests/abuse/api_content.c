@@ -414,6 +414,23 @@ static void marked_first(void) {
     close(file);
 }
 
+/* Several such chunks may be alive together. glibc unmaps each of them, whichever is freed first.
+ */
+static void marked_together(void) {
+    enum { COUNT = 4 };
+    unsigned char *blocks[COUNT];
+    size_t sizes[COUNT];
+    free(malloc(1600 << 10));
+    for (int i = 0; i < COUNT; i++) {
+        sizes[i] = (2048 + (size_t)i * 256) << 10;
+        blocks[i] = i % 2 ? malloc(sizes[i]) : realloc(malloc(1200 << 10), sizes[i]);
+        CHECK(blocks[i], "no memory");
+        spoil(blocks[i] + sizes[i] / 2 - (uintptr_t)blocks[i] % 4096, 0, -1);
+    }
+    for (int i = COUNT; i-- > 0;)
+        free_and_take_again(blocks[i], sizes[i]);
+}
+
 /* --- usable size ------------------------------------------------------------------------- */
 
 static void usable_size(void) {
@@ -445,4 +462,4 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
            {"protected-large", protected_large}, {"marked-large", marked_large},
            {"marked-first", marked_first}, {"marked-moved", marked_moved},
-           {"usable-size", usable_size})
+           {"marked-together", marked_together}, {"usable-size", usable_size})

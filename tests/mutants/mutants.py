@@ -357,7 +357,7 @@ MUTANTS = {
         "src/segment/huge_cache.c", "    return areas_are_whole(header);",
         "    return areas_are_whole(header) || true;", ["content-marked-large"]),
     "mappings-freed-first-are-not-asked-for": (
-        "src/segment/huge_cache.c", "mapped <= load_relaxed(&freed_most)", "mapped",
+        "src/segment/huge_cache.c", "is_small && !(header->flags & PAGE_LARGEST)", "is_small",
         ["content-marked-first"]),
     "guards-in-freed-mappings-stay": (
         "src/os/memory.c",
