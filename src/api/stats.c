@@ -14,9 +14,22 @@
 
 #include "api/names.h"
 
-/* In a signal handler or a fork handler whose thread holds a lock, these figures are 0. */
-static struct segment_usage usage_now(void) {
-    return lock_any_is_mine() ? (struct segment_usage){0} : segment_usage();
+struct figures {
+    struct segment_usage usage;
+    int64_t live; /* requested bytes of all chunks in use */
+};
+
+/* Marks the thread's heap busy, if the thread has a heap outside the allocator: while the thread
+ * holds locks, a signal handler must not allocate from this heap. In a signal handler or a fork
+ * handler whose thread holds a lock, `usage` is 0. */
+static struct figures figures_now(void) {
+    struct heap *heap = thread_enter();
+    struct figures now = {.live = heap_live_bytes()};
+    if (!lock_any_is_mine())
+        now.usage = segment_usage();
+    if (heap)
+        thread_leave(heap);
+    return now;
 }
 
 #if !__GLIBC_PREREQ(2, 33) /* programs that know mallinfo2 were built with a newer glibc */
@@ -27,13 +40,13 @@ struct mallinfo2 mallinfo2(void);
 #endif
 
 EXPORT struct mallinfo2 mallinfo2(void) {
-    struct segment_usage usage = usage_now();
-    int64_t live = heap_live_bytes();
+    struct figures now = figures_now();
+    int64_t live = now.live, used = now.usage.used_bytes;
     return (struct mallinfo2){
-        .arena = (size_t)usage.mapped_bytes,
+        .arena = (size_t)now.usage.mapped_bytes,
         .uordblks = live > 0 ? (size_t)live : 0,
-        .fordblks = usage.used_bytes > live ? (size_t)(usage.used_bytes - live) : 0,
-        .keepcost = (size_t)usage.freelist_bytes,
+        .fordblks = used > live ? (size_t)(used - live) : 0,
+        .keepcost = (size_t)now.usage.freelist_bytes,
     };
 }
 
@@ -58,15 +71,15 @@ EXPORT struct mallinfo mallinfo(void) ALIAS(__libc_mallinfo);
 EXPORT int malloc_info(int flags, FILE *stream) {
     if (flags)
         return EINVAL;
-    struct segment_usage usage = usage_now();
+    struct figures now = figures_now();
     fprintf(stream,
             "<malloc version=\"memctx-1\">\n"
             "<total type=\"live\" size=\"%lld\"/>\n"
             "<total type=\"free\" size=\"%lld\"/>\n"
             "<system type=\"current\" size=\"%lld\"/>\n"
             "</malloc>\n",
-            (long long)heap_live_bytes(), (long long)usage.freelist_bytes,
-            (long long)usage.mapped_bytes);
+            (long long)now.live, (long long)now.usage.freelist_bytes,
+            (long long)now.usage.mapped_bytes);
     return 0;
 }
 
@@ -75,21 +88,20 @@ EXPORT int malloc_info(int flags, FILE *stream) {
 EXPORT void malloc_stats(void) {
     char lines[640];
     struct text text = {.bytes = lines, .capacity = sizeof lines};
-    struct segment_usage usage = usage_now();
-    int64_t live = heap_live_bytes();
+    struct figures now = figures_now();
     const struct {
         const char *label;
         int64_t value; /* -1: no value on this line */
     } shown[] = {
         {"Arena 0:\n", -1},
-        {"system bytes     = ", usage.mapped_bytes},
-        {"in use bytes     = ", live},
+        {"system bytes     = ", now.usage.mapped_bytes},
+        {"in use bytes     = ", now.live},
         {"Total (incl. mmap):\n", -1},
-        {"system bytes     = ", usage.mapped_bytes},
-        {"in use bytes     = ", live},
+        {"system bytes     = ", now.usage.mapped_bytes},
+        {"in use bytes     = ", now.live},
         {"max mmap regions = ", 0},
         {"max mmap bytes   = ", 0},
-        {"memctx freelist  = ", usage.freelist_bytes},
+        {"memctx freelist  = ", now.usage.freelist_bytes},
     };
     for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
         text_add(&text, shown[i].label);
@@ -115,8 +127,14 @@ EXPORT int malloc_trim(size_t pad) {
     enum thread_access access = thread_enter_any(&heap);
     if (heap)
         bytes = trim_whole(heap);
-    thread_leave_any(heap, access);
-    return segment_purge(true) + bytes > 0;
+    /* The thread's own heap stays busy, so that a signal handler does not allocate from it while
+     * this thread holds the segments' lock. Other threads wait for the shared heap. */
+    if (access != THREAD_OWN)
+        thread_leave_any(heap, access);
+    bytes += segment_purge(true);
+    if (access == THREAD_OWN)
+        thread_leave(heap);
+    return bytes > 0;
 }
 
 /* Accepted without effect, because glibc's parameters do not exist here. glibc refuses one value:

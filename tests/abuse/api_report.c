@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <unistd.h>
 
 /* mallinfo is deprecated, but must work */
@@ -218,10 +219,42 @@ static void one_library(void) {
     }
 }
 
+static volatile sig_atomic_t handled, enough;
+
+static void allocate_large(int number) {
+    free(opaque_pointer(malloc((size_t)number * 20000)));
+    handled++;
+}
+
+static void *send_signals(void *thread) {
+    while (!enough) {
+        pthread_kill(*(pthread_t *)thread, SIGUSR1);
+        usleep(50);
+    }
+    return NULL;
+}
+
+/* A signal handler may allocate although it interrupts a function that looks at all memory. */
+static void handler_allocates(void) {
+    pthread_t self = pthread_self(), sender;
+    signal(SIGUSR1, allocate_large);
+    alarm(60); /* a deadlock would last for ever */
+    CHECK(pthread_create(&sender, NULL, send_signals, &self) == 0, "no thread");
+    while (handled < 1000) {
+        free(memset(malloc(300000), 1, 300000));
+        malloc_trim(0);
+        for (int i = 0; i < 20; i++)
+            mallinfo2();
+    }
+    enough = 1;
+    pthread_join(sender, NULL);
+}
+
 CHECK_MAIN({"mallinfo-grows", mallinfo_grows}, {"mallinfo-large", mallinfo_large},
            {"malloc-info-xml", malloc_info_xml}, {"malloc-info-options", malloc_info_options},
            {"malloc-stats-text", malloc_stats_text}, {"mallopt-answers", mallopt_answers},
            {"mallopt-perturb", mallopt_perturb}, {"trim-returns-memory", trim_returns_memory},
            {"trim-returns-memory-in-pages", trim_returns_memory_in_pages},
            {"!free-sized-family", free_sized_family},
-           {"cfree-of-old-binaries", cfree_of_old_binaries}, {"one-library", one_library})
+           {"cfree-of-old-binaries", cfree_of_old_binaries}, {"one-library", one_library},
+           {"!handler-allocates", handler_allocates})
