@@ -79,6 +79,10 @@ void os_unmap(void *start, size_t bytes) {
         OS_CALL(SYS_madvise, start, bytes, MADV_DONTNEED, 0, 0, 0);
 }
 
+bool os_map_anew(void *start, size_t bytes) {
+    return map_at(start, bytes, PROT_READ | PROT_WRITE, MAP_FIXED) != NULL;
+}
+
 void os_wipe_on_fork(void *start, size_t bytes) {
     OS_CALL(SYS_madvise, start, bytes, MADV_WIPEONFORK, 0, 0, 0);
 }

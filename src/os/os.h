@@ -22,6 +22,8 @@ void *os_map_aligned(size_t bytes, size_t alignment);
  * the advice. */
 void os_advise_huge(void *start, size_t bytes, bool huge);
 void os_unmap(void *start, size_t bytes);
+/* Replaces whatever is mapped in the range by new memory. False: the kernel refused. */
+bool os_map_anew(void *start, size_t bytes);
 /* Makes a forked child find the range zeroed. Has no effect before Linux 4.14. */
 void os_wipe_on_fork(void *start, size_t bytes);
 /* Extends or shortens a mapping without moving it. 0: done; else a negative error number, and

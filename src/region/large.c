@@ -75,6 +75,7 @@ void *region_alloc_large(struct heap *heap, struct view *view, size_t size, size
         if (!page)
             return NULL;
         page->chunk = (char *)align_up((uintptr_t)segment_span_start(page), alignment);
+        page->flags = segment_largest(page->slices * SLICE_BYTES);
         store_release(&page->kind, PAGE_SPAN);
     } else {
         page = segment_huge_alloc(size + tail, alignment);
@@ -147,7 +148,7 @@ void region_give_large(struct heap *heap, struct page *page) {
         zero_large(page);
     if (page->kind == PAGE_HUGE)
         segment_huge_free(page);
-    else
+    else if (LIKELY(!(page->flags & PAGE_LARGEST)) || segment_span_mend(page))
         segment_span_free_by(&heap->span_cache, page);
 }
 
@@ -220,8 +221,11 @@ static struct page *resize_memory(struct page *page, size_t size) {
     size_t slices = (size + offset + SLICE_BYTES - 1) >> SLICE_SHIFT;
     if (size <= SMALL_MAX || slices > MAX_SPAN_SLICES)
         return NULL;
-    if (slices > page->slices)
-        return segment_span_extend(page, (uint32_t)slices) ? page : NULL;
+    if (slices > page->slices) {
+        if (!segment_span_extend(page, (uint32_t)slices))
+            return NULL;
+        page->flags |= segment_largest(slices * SLICE_BYTES);
+    }
     if (slices < page->slices)
         segment_span_shrink(page, (uint32_t)slices);
     return page;

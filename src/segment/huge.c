@@ -89,10 +89,6 @@ void segment_emergency_booked(struct page *header) {
     store_release(&header->flags, 0);
 }
 
-static uint8_t largest_flag(size_t mapped) {
-    return mapped > load_relaxed(&huge_freed_most) ? PAGE_LARGEST : 0;
-}
-
 struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     /* The chunk starts one OS page into the mapping, or, if it needs a larger alignment, exactly
      * one segment into the mapping. In both cases segment_huge_of finds the header by `p - 1`. */
@@ -134,7 +130,7 @@ struct page *segment_huge_alloc(size_t bytes, size_t alignment) {
     store_owner(&header->mapped_bytes, parts.mapped);
     header->chunk = start + offset;
     header->fresh = fresh;
-    header->flags = (parts.spare ? PAGE_SPARE : 0) | largest_flag(parts.mapped);
+    header->flags = (parts.spare ? PAGE_SPARE : 0) | segment_largest(parts.mapped);
     header->stale_bytes = parts.fresh > offset ? parts.fresh - offset : 0;
     header->born = load_relaxed(&segment_clock);
     if (UNLIKELY(offset == SEGMENT_BYTES)) /* the advice has split the mapping into two areas */
@@ -164,7 +160,7 @@ struct page *segment_huge_resize(struct page *header, size_t bytes) {
         return NULL;
     if (mapped == old)
         return header;
-    header->flags |= largest_flag(mapped);
+    header->flags |= segment_largest(mapped);
     if (mapped > old)
         old += huge_spare_use(header, mapped - old);
     else if (header->flags & PAGE_SPARE)

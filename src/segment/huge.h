@@ -81,7 +81,6 @@ char *huge_grow_elsewhere(char *start, size_t bytes, size_t mapped);
 
 /* --- huge_cache.c ----------------------------------------------------------------------------- */
 
-INTERNAL size_t huge_freed_most; /* atomic: size of the largest mapping that was freed so far */
 /* Gives the spare end of a mapping back to the kernel. */
 void huge_spare_end(struct page *header);
 /* Grows a chunk by up to `most` bytes of its mapping's spare end. Returns the bytes. */

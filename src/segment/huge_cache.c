@@ -369,23 +369,18 @@ static bool areas_are_whole(const struct page *header) {
     return true;
 }
 
-size_t huge_freed_most;
-
-/* True if the part of a chunk's mapping from `offset` on can be handed out again. glibc unmaps each
- * freed chunk of LIBC_UNMAPS_BYTES or more, and each smaller one that was larger than all chunks in
- * mappings that had been freed when it was allocated (PAGE_LARGEST). So a program may free such a
- * chunk although it has protected OS pages of it, unmapped some, or mapped a file there. Any other
- * chunk may have been in glibc's heap, so it is not examined: a buffer that is taken and freed in
- * turns costs no system call, and is kept also if the program advises huge pages for a part of it.
- */
+/* True if the part of a chunk's mapping from `offset` on can be handed out again: see
+ * segment_largest. glibc also unmaps each freed chunk of LIBC_UNMAPS_BYTES or more. Any other chunk
+ * is not examined: a buffer that is taken and freed in turns costs no system call, and is kept also
+ * if the program advises huge pages for a part of it. */
 static bool part_is_usable(const struct page *header, size_t offset) {
     size_t mapped = header->mapped_bytes;
     bool is_small = mapped < LIBC_UNMAPS_BYTES;
     char *part = (char *)(uintptr_t)header + offset;
     if (offset == mapped || (is_small && !(header->flags & PAGE_LARGEST)))
         return true;
-    if (is_small && offset == OS_PAGE_BYTES && mapped > load_relaxed(&huge_freed_most))
-        store_owner(&huge_freed_most, mapped);
+    if (is_small && offset == OS_PAGE_BYTES && mapped > load_relaxed(&segment_freed_most))
+        store_owner(&segment_freed_most, mapped);
     if (load_relaxed(&os_restricted))
         return is_small;
     if (is_small)

@@ -63,8 +63,8 @@ enum page_flag {
     /* A huge chunk whose mapping had, and may still have, a spare end: memory behind mapped_bytes
      * that waits in the freelist, and that the chunk takes first when it grows. */
     PAGE_SPARE = 128,
-    /* A huge chunk that was larger than all huge chunks freed before it got its size, see
-     * huge_freed_most. No page of blocks has the flag, so it shares the bit of PAGE_USED_UP. */
+    /* A large chunk that was larger than all large chunks freed before it got its size, see
+     * segment_largest. No page of blocks has the flag, so it shares the bit of PAGE_USED_UP. */
     PAGE_LARGEST = 2,
 };
 
@@ -322,6 +322,19 @@ void segment_span_cache_end(struct span_cache *cache);
 bool segment_span_extend(struct page *page, uint32_t slices);
 /* Shortens a span to its first `slices` slices. The other slices go to the freelist. */
 void segment_span_shrink(struct page *page, uint32_t slices);
+/* glibc unmaps a freed chunk of 128 KiB or more, if it was larger than all such chunks that had
+ * been freed when it was allocated. So a program may free such a chunk although it has protected OS
+ * pages of it, unmapped some, or mapped a file there. Any other chunk may have been in glibc's
+ * heap. */
+#define LIBC_MAPS_BYTES (128UL << 10)
+INTERNAL size_t segment_freed_most; /* atomic: size of the largest span or mapping freed so far */
+/* Returns the flag for a large chunk that gets this size. */
+INLINE uint8_t segment_largest(size_t bytes) {
+    return bytes >= LIBC_MAPS_BYTES && bytes > load_relaxed(&segment_freed_most) ? PAGE_LARGEST : 0;
+}
+/* Makes the slices of a chunk with PAGE_LARGEST ordinary memory again, before they are freed.
+ * False: the kernel refused, and the slices must not be used again. */
+bool segment_span_mend(struct page *page);
 /* Returns the address of the first slice of a page. */
 INLINE char *segment_span_start(const struct page *page) {
     uintptr_t base = (uintptr_t)page & ~(SEGMENT_BYTES - 1);

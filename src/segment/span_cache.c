@@ -232,3 +232,24 @@ struct page *segment_span_alloc_by(struct span_cache *cache, uint32_t slices, ui
         *next = (uintptr_t)(page + slices);
     return page;
 }
+
+size_t segment_freed_most;
+
+bool segment_span_mend(struct page *page) {
+    size_t bytes = page->slices * SLICE_BYTES;
+    char *start = segment_span_start(page);
+    struct segment *segment = (struct segment *)((uintptr_t)page & ~(SEGMENT_BYTES - 1));
+    if (bytes > load_relaxed(&segment_freed_most))
+        store_owner(&segment_freed_most, bytes);
+    os_remove_guards(start, bytes);
+    /* the OS page in front of the slices belongs to another page or to the headers */
+    if (os_is_one_area(start - OS_PAGE_BYTES, bytes + OS_PAGE_BYTES))
+        return true;
+    if (!os_map_anew(start, bytes)) {
+        segment_forget_page(page);
+        return false;
+    }
+    if (options.thp != THP_DEFAULT || load_relaxed(&segment->state.small_pages))
+        os_advise_huge(start, bytes, options.thp == THP_ALWAYS);
+    return true;
+}

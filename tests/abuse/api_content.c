@@ -414,21 +414,27 @@ static void marked_first(void) {
     close(file);
 }
 
-/* Several such chunks may be alive together. glibc unmaps each of them, whichever is freed first.
- */
-static void marked_together(void) {
+/* Protects an OS page of each of several chunks, which are alive together. */
+static void mark_together(size_t least, size_t step) {
     enum { COUNT = 4 };
     unsigned char *blocks[COUNT];
     size_t sizes[COUNT];
-    free(malloc(1600 << 10));
     for (int i = 0; i < COUNT; i++) {
-        sizes[i] = (2048 + (size_t)i * 256) << 10;
-        blocks[i] = i % 2 ? malloc(sizes[i]) : realloc(malloc(1200 << 10), sizes[i]);
+        sizes[i] = least + (size_t)i * step;
+        blocks[i] = i % 2 ? malloc(sizes[i]) : realloc(malloc(least * 5 / 8), sizes[i]);
         CHECK(blocks[i], "no memory");
         spoil(blocks[i] + sizes[i] / 2 - (uintptr_t)blocks[i] % 4096, 0, -1);
     }
     for (int i = COUNT; i-- > 0;)
         free_and_take_again(blocks[i], sizes[i]);
+}
+
+/* If such chunks are alive together, glibc unmaps each of them, whichever is freed first. Its first
+ * such chunks have 128 KiB. */
+static void marked_together(void) {
+    mark_together(256 << 10, 64 << 10);
+    free(malloc(1600 << 10));
+    mark_together(2048 << 10, 256 << 10);
 }
 
 /* --- usable size ------------------------------------------------------------------------- */
