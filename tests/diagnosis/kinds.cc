@@ -11,6 +11,8 @@
 //     packets      packets that the program keeps in a free list of its own
 //     workers      buffers of 48 threads
 //     countries    texts of a function that ends in a tail call of strdup
+//   healthy, but slow:
+//     tokens       two threads copy 60 texts for each request, and free them at its end
 //   faulty:
 //     locales      are not freed
 //     locals       of threads have no destructor
@@ -23,6 +25,7 @@
 // Each prints "look" and waits for a line: the healthy ones eight times, the others for ever.
 #include "looks.h"
 
+#include <atomic>
 #include <clocale>
 #include <condition_variable>
 #include <cstdint>
@@ -372,6 +375,33 @@ static void refusals() {
     }
 }
 
+KEEP static char *token_copy(const char *token) {
+    char *copy = strdup(token);
+    asm volatile("" : "+r"(copy));
+    return copy;
+}
+
+static void tokens() {
+    std::atomic<int> served = 0;
+    auto serve = [&served] {
+        char *copies[60];
+        for (int request = 0; request < 14000; request++) {
+            for (char *&copy : copies)
+                copy = token_copy("a token of a request");
+            for (char *copy : copies)
+                free(copy);
+        }
+        served++;
+        while (true) // a thread that has ended has no peak
+            pause();
+    };
+    std::thread one(serve), other(serve);
+    while (served < 2)
+        usleep(1000);
+    while (true)
+        look();
+}
+
 int main(int argc, char **argv) {
     static const struct {
         const char *name;
@@ -390,7 +420,8 @@ int main(int argc, char **argv) {
                  {"requests", requests},
                  {"expressions", expressions},
                  {"audits", audits},
-                 {"refusals", refusals}};
+                 {"refusals", refusals},
+                 {"tokens", tokens}};
     for (const auto &one : cases)
         if (argc == 2 && strcmp(argv[1], one.name) == 0) {
             one.run();

@@ -103,6 +103,16 @@ for holder_case, (holder, count) in HOLDERS.items():
 
 
 @test
+def kinds_tokens():
+    """Chunks are short-lived also if each request has many of them, and several threads serve."""
+    with runtime_dir() as directory, kinds(directory, "tokens") as target:
+        first = found_at(target, 1)["findings"][0]
+    check_equal((first["id"], names(first, "token_copy")), ("temporary", True), f"{first}")
+    check("were freed soon: at most 60 of a call path were alive" in first["evidence"],
+          first["evidence"])
+
+
+@test
 def kinds_holder_beside_an_alarm():
     """A text with a warning does not say who holds most."""
     with runtime_dir() as directory, kinds(directory, "locals") as target:

@@ -6,38 +6,75 @@
 
 #include "diagnosis/look.h"
 
-/* Finds short-lived chunks: if a context's peak is at most four chunks of mean size, each chunk was
- * freed before its path allocated four more. The peak is known only for contexts of one thread. */
+/* Chunks are short-lived if at most so many of them were alive on a thread at the same time. */
+#define ALIVE_MOST 64
+/* If at most FEW_ALIVE were alive at the same time, each was freed before the next ones came. */
+#define FEW_ALIVE 4
+
+/* Returns how many chunks of mean size the context had on one thread at its peak there; INT64_MAX:
+ * not known. */
+static int64_t most_alive(const struct model_totals *totals) {
+    int64_t mean = totals->allocs > 0 ? totals->requested_cum_bytes / totals->allocs : 0;
+    int64_t peak = totals->peak_requested_bytes;
+    return peak == WIRE_UNKNOWN ? INT64_MAX : (peak + mean - 1) / larger(1, mean);
+}
+
+/* Returns the number of the context's freed chunks that were short-lived; 0: none, or not known.
+ * Each thread has a peak of its own; a peak of several threads is not known. Raises *alive to the
+ * most chunks that were alive on a thread. */
+static int64_t short_lived(const struct look *look, size_t number, int64_t *alive) {
+    const struct model *model = look->model;
+    const struct model_figures *figures = model_figures_at(model, number);
+    const struct model_totals self = look_totals(look, number);
+    int64_t frees = 0, most = most_alive(&self);
+    if (most <= ALIVE_MOST) {
+        frees = self.frees;
+        *alive = larger(*alive, most);
+    }
+    for (uint32_t k = 0; k < figures->view_count && model->has_threads && most == INT64_MAX; k++) {
+        const struct model_totals view = model_view_at(model, figures, k).totals;
+        int64_t here = figures->context == WIRE_NONE ? INT64_MAX : most_alive(&view);
+        if (here > ALIVE_MOST)
+            continue;
+        frees = model_tame(frees + larger(0, model_tame(view.frees)));
+        *alive = larger(*alive, here);
+    }
+    /* A realloc counts as a free and an allocation, but its chunk was not short-lived. */
+    return larger(0, frees - look_resizes(look, number).reallocs);
+}
+
 void look_for_temporary(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
-    int64_t *allocs = cli_alloc(model->figures_count, sizeof *allocs);
-    for (size_t i = 1; i < model->figures_count; i++) {
-        const struct model_totals self = look_totals(look, i);
-        if (model_figures_at(model, i)->context == 0)
-            continue; /* the root's peak is the peak of the whole process */
-        int64_t peak = self.peak_requested_bytes;
-        int64_t mean = self.allocs > 0 ? self.requested_cum_bytes / self.allocs : 0;
-        /* A realloc counts as a free and an allocation, but its chunk was not short-lived. */
-        int64_t frees = self.frees - look_resizes(look, i).reallocs;
-        allocs[i] = peak != WIRE_UNKNOWN && peak <= 4 * mean ? frees : 0;
-    }
+    int64_t *frees = cli_alloc(model->figures_count, sizeof *frees);
+    int64_t *alive = cli_alloc(model->figures_count, sizeof *alive);
+    for (size_t i = 1; i < model->figures_count; i++)
+        if (model_figures_at(model, i)->context != 0) /* the root's peak is that of the process */
+            frees[i] = short_lived(look, i, &alive[i]);
     struct blame blame;
-    look_blame(look, &blame, allocs, larger(1000000, model_tame(model->totals.allocs) / 5));
+    look_blame(look, &blame, frees, larger(1000000, model_tame(model->totals.allocs) / 5));
     for (size_t i = 0; i < blame.count; i++) {
         const struct blame_suspect *suspect = &blame.suspects[i];
-        int64_t bytes = SUM_OVER(look, suspect, requested_cum_bytes);
+        int64_t bytes = SUM_OVER(look, suspect, requested_cum_bytes), most = 0;
+        for (size_t k = 0; k < suspect->count; k++)
+            most = larger(most, alive[blame_number(&look->paths, suspect->members[k])]);
         struct finding *finding = finding_on(look, rule, SEVERITY_INFO, suspect, bytes,
                                              share(suspect->figure, model->totals.allocs));
         finding_counts_chunks(finding);
-        finding->evidence = cli_format(
-            "%" PRId64
-            " chunks, %.0f %% of all allocations, were each freed before their call path "
-            "allocated four more; together they had %s",
-            suspect->figure, 100 * finding->ratio, look_bytes(bytes));
+        char *soon = most <= FEW_ALIVE
+                         ? cli_format("were each freed before their call path allocated four more")
+                         : cli_format("were freed soon: at most %" PRId64
+                                      " of a call path were alive in a thread at the same time",
+                                      most);
+        finding->evidence =
+            cli_format("%" PRId64 " chunks, %.0f %% of all allocations, %s; together they had "
+                       "%s",
+                       suspect->figure, 100 * finding->ratio, soon, look_bytes(bytes));
+        free(soon);
         finding->action = look_closer(look, "dump", " --flat --sort allocs", finding);
     }
     blame_free(&blame);
-    free(allocs);
+    free(frees);
+    free(alive);
 }
 
 static int by_threads(const void *a, const void *b) {
