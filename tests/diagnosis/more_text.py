@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """doctor's text about memory that malloc did not give: its first line, and the text of each
 label."""
+import json
 import os
 import re
 import shutil
@@ -8,6 +9,7 @@ import shutil
 import harness
 from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
 from more_cases import PYTHON_GROWS, more_c, more_cc
+from planted import doctor, found_at, planted
 from text import is_command, labelled, told, verdict
 
 AMOUNT = r"[0-9.]+ [KMG]iB"
@@ -79,3 +81,23 @@ def a_report_says_that_no_policy_saves_rounding():
         check_equal(done.returncode, 0, f"memctx report: {done.stderr}")
         with open(page, encoding="utf-8") as report:
             check("no policy saves this memory" in report.read(), "the reason")
+
+
+@test
+def room_behind_a_buffer_that_grows_is_no_rounding():
+    """Behind a large chunk that realloc makes larger is room for its growth, and the chunk may have
+    grown between the reading of its size and of its block. Its block is not the next larger size of
+    blocks."""
+    with runtime_dir() as directory:
+        with planted(directory, "one-buffer") as target:
+            found_at(target, 5, ask=lambda target: None)
+            dump = target.dump()
+        grows = {one["context"] for one in dump["reallocs"] if one["grows"] > 1000}
+        for context in dump["contexts"]:
+            for figures in (context["self"], context["total"]) if context["id"] in grows else ():
+                figures["block_bytes"] += 9 << 20
+        file = os.path.join(directory, "dump.json")
+        with open(file, "w", encoding="utf-8") as out:
+            json.dump(dump, out)
+        found = doctor(target, pid=file)["findings"]
+        check_equal([one["id"] for one in found if one["id"] == "rounding"], [], f"{found}")

@@ -225,13 +225,23 @@ static int64_t rounding_beyond_alignment(const struct look *look, size_t number,
     return larger(0, rounding - model_share(aligned - mean, chunks, 1));
 }
 
+/* True if realloc makes the context's chunks larger, and they are large. Behind such a chunk is
+ * room for its growth, and the chunk may have grown between the reading of its size and of its
+ * block. */
+static bool are_room_to_grow(const struct look *look, size_t number) {
+    const struct model_totals self = look_totals(look, number);
+    return self.block_bytes / larger(1, self.live_chunks) >= MIB &&
+           look_resizes(look, number).grows >= self.allocs / 2;
+}
+
 /* Returns the difference between a context's blocks and chunks, if it is more than an eighth of the
  * blocks, or if the policy slab would save more than a sixteenth of the blocks. Else 0. */
 static int64_t rounding_worth_telling(const struct look *look, size_t number) {
     int64_t bytes = rounding_in_memory(look, number),
             blocks = look_totals(look, number).block_bytes;
     int64_t slab = look->holders.list ? holders_own(&look->holders, number)->slab_bytes : 0;
-    return bytes > blocks / 8 || slab > blocks / 16 ? bytes : 0;
+    return (bytes > blocks / 8 || slab > blocks / 16) && !are_room_to_grow(look, number) ? bytes
+                                                                                         : 0;
 }
 
 /* Tells of a suspect whose chunks are much smaller than their blocks. */
