@@ -120,6 +120,7 @@ static const struct who_row functions[] = {
     {"x*strndup", WHO_ALLOCATOR, NULL},
     {"xmemdup*", WHO_ALLOCATOR, NULL},
     {"z*alloc_usable*", WHO_ALLOCATOR, NULL},
+    {"Tcl*[aA]lloc", WHO_ALLOCATOR, NULL},
     {"g_*alloc*", WHO_ALLOCATOR, NULL},
     {"g_strdup*", WHO_ALLOCATOR, NULL},
     {"g_strndup", WHO_ALLOCATOR, NULL},
@@ -183,7 +184,7 @@ static const struct who_row functions[] = {
     {"gc_alloc", WHO_ALLOCATOR, NULL},
     {"_PyType_AllocNoTrack", WHO_ALLOCATOR, NULL},
     {"PyType_GenericAlloc", WHO_ALLOCATOR, NULL},
-    /* Interpreters: python, perl, node, lua, ruby, php. */
+    /* Interpreters: python, perl, node, tcl, lua, ruby, php. */
     {"_PyEval_*", WHO_INTERPRETER, NULL},
     {"PyEval_*", WHO_INTERPRETER, NULL},
     {"_PyFunction_Vectorcall*", WHO_INTERPRETER, NULL},
@@ -207,6 +208,9 @@ static const struct who_row functions[] = {
     {"v8::internal::Execution::*", WHO_INTERPRETER, NULL},
     {"v8::internal::Builtin_*", WHO_INTERPRETER, NULL},
     {"v8::internal::FunctionCallbackArguments::*", WHO_INTERPRETER, NULL},
+    {"TclNRRunCallbacks*", WHO_INTERPRETER, NULL},
+    {"Tcl*Eval*", WHO_INTERPRETER, NULL},
+    {"Tcl_MainEx*", WHO_INTERPRETER, NULL},
     {"luaV_execute", WHO_INTERPRETER, NULL},
     {"luaD_*", WHO_INTERPRETER, NULL},
     {"vm_exec*", WHO_INTERPRETER, NULL},
