@@ -21,6 +21,7 @@
 //     expressions  are compiled for each request
 //     audits       have a tree of parts, which another function makes
 //     refusals     are kept by a function that the compiler divided in two
+//     labels       of a program of Go, which calls C.CString and forgets C.free
 //
 // Each prints "look" and waits for a line: the healthy ones eight times, the others for ever.
 #include "looks.h"
@@ -375,6 +376,22 @@ static void refusals() {
     }
 }
 
+// The function through which Go calls malloc has such a name.
+extern "C" KEEP void *_cgo_63f294d63f7f_Cfunc__Cmalloc(size_t size) {
+    void *chunk = malloc(size);
+    asm volatile("" : "+r"(chunk));
+    return chunk;
+}
+
+static void labels() {
+    for (;; look())
+        for (int i = 0; i < 2000; i++) {
+            if (i % 100 == 0)
+                work();
+            memset(_cgo_63f294d63f7f_Cfunc__Cmalloc(200), 'l', 200);
+        }
+}
+
 KEEP static char *token_copy(const char *token) {
     char *copy = strdup(token);
     asm volatile("" : "+r"(copy));
@@ -421,6 +438,7 @@ int main(int argc, char **argv) {
                  {"expressions", expressions},
                  {"audits", audits},
                  {"refusals", refusals},
+                 {"labels", labels},
                  {"tokens", tokens}};
     for (const auto &one : cases)
         if (argc == 2 && strcmp(argv[1], one.name) == 0) {

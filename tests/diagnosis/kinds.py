@@ -103,6 +103,15 @@ for holder_case, (holder, count) in HOLDERS.items():
 
 
 @test
+def kinds_labels():
+    """The text about memory that Go allocated with C.malloc says which calls of Go allocate so."""
+    with runtime_dir() as directory, kinds(directory, "labels") as target:
+        first = found_at(target, 5)["findings"][0]
+    check_equal((first["id"], first["severity"]), ("growth", "warning"), f"{first}")
+    check("C.CString" in first["advice"], first["advice"])
+
+
+@test
 def kinds_tokens():
     """Chunks are short-lived also if each request has many of them, and several threads serve."""
     with runtime_dir() as directory, kinds(directory, "tokens") as target:

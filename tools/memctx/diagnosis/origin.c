@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* origin.c - recognises memory of languages by the names of functions and modules; see origin.h. It
- * knows Java, Python and the interpreters that is_interpreter lists. */
+ * knows Java, Go, Python and the interpreters that is_interpreter lists. */
 #include "diagnosis/origin.h"
 
+#include <fnmatch.h>
 #include <string.h>
 
 #include "model/frames.h"
@@ -38,6 +39,16 @@ bool origin_is_loader(const struct look *look, const struct blame_suspect *suspe
         if (module == WIRE_NONE ||
             strncmp(frames_module_name(model, module), "ld-linux", strlen("ld-linux")) != 0 ||
             !leads_through(model, context, "dlopen"))
+            return false;
+    }
+    return suspect->count > 0;
+}
+
+bool origin_is_go(const struct look *look, const struct blame_suspect *suspect) {
+    for (size_t k = 0; k < suspect->count; k++) {
+        const struct model_names *names = look->model->contexts[suspect->members[k]].frame->names;
+        const char *name = names && names->count > 0 ? names->functions[0].name : NULL;
+        if (!name || fnmatch("_cgo_*_Cfunc__Cmalloc", name, 0) != 0)
             return false;
     }
     return suspect->count > 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * origin.h - tells whether memory was allocated for Java, for a script, by libraries, or by the
+ * origin.h - tells whether memory was allocated for Java, Go, a script, by libraries, or by the
  * dynamic loader.
  *
  * Doctor's advice depends on it: the call paths of such memory show the functions of a virtual
@@ -20,6 +20,9 @@ bool origin_is_loader(const struct look *look, const struct blame_suspect *suspe
 /* True if more than half of the suspect's memory was allocated by libraries, or by modules that do
  * not come with Python. Libraries and such modules may call malloc itself. */
 bool origin_is_libraries(const struct look *look, const struct blame_suspect *suspect);
+/* True if code of Go allocated all of the suspect's chunks, with C.malloc, C.CString or C.CBytes.
+ * The path of such a call shows no function of Go. */
+bool origin_is_go(const struct look *look, const struct blame_suspect *suspect);
 /* True if functions of an interpreter allocated more than half of the suspect's memory while a
  * script ran. */
 bool origin_is_script(const struct look *look, const struct blame_suspect *suspect);

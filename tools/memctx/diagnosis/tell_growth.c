@@ -176,6 +176,10 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "was not closed. The call path shows the native method that they called, but no "
                "Java method. A histogram of classes tells which objects become more as these "
                "chunks do; close these objects, or give the collection that keeps them a limit.";
+    if (origin_is_go(look, suspect))
+        return "Code of Go allocated this memory with C.CString, C.CBytes or C.malloc, so Go does "
+               "not collect it. The call path shows no function of Go. Search the source for these "
+               "calls, and pass each result to C.free when it is no longer used.";
     if ((suspect->joined && who_kind_of(look->model, suspect->common) == WHO_INTERPRETER) ||
         origin_is_script(look, suspect))
         return "The call paths show the functions of the interpreter, not the lines of the script. "
