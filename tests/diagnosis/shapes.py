@@ -117,6 +117,8 @@ SHAPES = {  # case -> (whether doctor must raise an alarm, rows)
     "leak-while-the-load-falls": (True, rows(EVEN[:5], (10, 26, 38, 46, 50), (10, 26, 38, 46, 50))),
     "leak-with-pauses": (True, rows((1, 2, 6, 7, 11), (10, 20, 30, 40, 50))),
     "leak-in-bursts": (True, rows(EVEN, (10, 10, 20, 20, 30, 30, 40, 40))),
+    # Marks at long and at short intervals, the first of them before the leak began.
+    "leak-in-uneven-intervals": (True, rows((1, 2, 3, 6, 23, 45), (10, 10, 10, 17, 76, 170))),
     # A queue that falls behind in bursts; the last row is in a dip.
     "queue-in-bursts": (True, rows(range(1, 16),
                                    (11, 34, 51, 74, 90, 116, 135, 149, 171, 190, 205, 228, 246, 256,

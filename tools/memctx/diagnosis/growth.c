@@ -7,6 +7,7 @@
 
 #include "diagnosis/chance.h"
 #include "diagnosis/garbage.h"
+#include "diagnosis/load.h"
 
 #define DAY_S 86400.0
 /* a path makes chunks larger if new chunks account for at most this share of its growth */
@@ -385,7 +386,7 @@ static bool adds_larger_chunks(const struct series *series, size_t number,
 /* Judges the path, whose bytes are series->values, as an array or an arena that grows by a factor.
  * For an array, subtracts the bytes of arrays that were just being copied from series->values. */
 static struct trend find_steps(struct series *series, size_t number) {
-    struct trend none = {TREND_NONE, 0, 0};
+    struct trend none = {.kind = TREND_NONE};
     size_t count = series->samples->count;
     struct trend steps = trend_steps(series->seconds, series->values, count);
     if (steps.kind == TREND_STEPS && adds_larger_chunks(series, number, &steps))
@@ -404,7 +405,7 @@ static struct trend find_steps(struct series *series, size_t number) {
 static struct trend find_trend(struct series *series, size_t number) {
     size_t count = series->samples->count;
     series_take_bytes(series, number);
-    struct trend trend = trend_of(series->values, count);
+    struct trend trend = trend_of(series->seconds, series->values, count);
     bool grew =
         trend.kind != TREND_NONE &&
         (trend.kind != TREND_DIPS || !trend_stopped(series->seconds, series->values, count));
@@ -452,15 +453,18 @@ struct growth growth_of(struct series *series, size_t number) {
         return (struct growth){0};
     if (trend.kind == TREND_DIPS && are_few_that_change(from, to))
         return (struct growth){0};
+    growth.by_load = load_explains(series, number, &trend);
     growth.even = trend.kind == TREND_STEADY && trend.to - trend.from >= EVEN_INTERVALS &&
                   chance_is_even(series, trend.from, trend.to);
-    bool settled = chance_has_settled(series, number, &trend);
-    growth.seldom =
-        trend.kind == TREND_STEADY && !trend_rises_often(series->values, series->samples->count);
+    bool waves = trend.kind == TREND_WAVES;
+    bool settled = !waves && chance_has_settled(series, number, &trend);
+    growth.seldom = trend.kind == TREND_STEADY &&
+                    !trend_rises_often(series->seconds, series->values, series->samples->count);
     if (trend.kind == TREND_STEPS)
         growth.line = trend_line_of_steps(series->seconds, series->values, series->samples->count);
     else
-        growth.slowing = settled || is_slowing(series, number);
+        /* Within a wave the rates tell nothing. */
+        growth.slowing = waves ? trend.slower : settled || is_slowing(series, number);
     size_t end = growth.slowing ? find_even_end(series, number) : 0;
     if (end > 0) {
         take_growth(series, number, end, trend.to, &growth);
@@ -528,6 +532,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     struct growth sum = {.slowing = true,
                          .seldom = true,
                          .even = true,
+                         .by_load = true,
                          .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
         uint32_t number = blame_number(&look->paths, suspect->members[k]);
@@ -548,9 +553,11 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.slowing = sum.slowing && part->slowing;
         sum.seldom = sum.seldom && part->seldom;
         sum.even = sum.even && part->even;
+        sum.by_load = sum.by_load && part->by_load;
         sum.even_end = part->even_end > sum.even_end ? part->even_end : sum.even_end;
     }
-    sum.seldom = sum.seldom && !trend_rises_often(series->values, series->samples->count);
+    sum.seldom =
+        sum.seldom && !trend_rises_often(series->seconds, series->values, series->samples->count);
     if (sum.kind == TREND_NONE)
         sum.kind = TREND_STEPS; /* all members have TREND_STEPS */
     take_rate_of_line(&sum);

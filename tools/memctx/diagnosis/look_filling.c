@@ -30,7 +30,7 @@ static int64_t filled_bytes(const struct look *look, size_t number, double *x, i
         values[count++] = row->resident_bytes;
     }
     if (count < 4 || now.live_chunks < 1 || now.requested_bytes / now.live_chunks < LARGE_BYTES ||
-        trend_of(values, count).kind == TREND_NONE || trend_slows(x, values, count))
+        trend_of(x, values, count).kind == TREND_NONE || trend_slows(x, values, count))
         return 0;
     struct trend_line line = trend_line(x, values, count);
     int64_t left = now.requested_bytes - values[count - 1];

@@ -45,7 +45,7 @@
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
-    if (growth->slowing || growth->garbage || growth->seldom || intervals < 3 ||
+    if (growth->slowing || growth->by_load || growth->garbage || growth->seldom || intervals < 3 ||
         growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
     if (growth->kind == TREND_STEPS && !growth->line.steady)
@@ -68,7 +68,7 @@ static bool are_many_larger(const struct growth *growth) {
  * down. */
 static struct forecast forecast_of(const struct series *series, const struct growth *growth) {
     const struct trend_line *line = &growth->line;
-    if (!line->steady || growth->slowing)
+    if (!line->steady || growth->slowing || growth->by_load)
         return (struct forecast){0};
     return (struct forecast){.bytes_per_s = line->slope,
                              .since_s = series->seconds[line->from],
@@ -96,7 +96,8 @@ static void tell_forecast(struct look *look, struct finding *finding, const stru
  * many chunks in each of many intervals: such growth may be a leak of a few chunks in a large
  * program. */
 static bool is_certain(const struct growth *growth) {
-    return growth->even && !growth->slowing && !growth->garbage && growth->chunks >= EVEN_CHUNKS;
+    return growth->even && !growth->slowing && !growth->by_load && !growth->garbage &&
+           growth->chunks >= EVEN_CHUNKS;
 }
 
 /* True if the growth in steps is that of a list or a table of a script, while the memory of all
@@ -406,7 +407,8 @@ static void look_for_spread(struct look *look, const struct rule *rule, struct s
         paths += figures[i] > 0;
     struct blame blame = {.count = 0};
     if (intervals >= SPREAD_INTERVALS && growth.kind != TREND_NONE && !growth.slowing &&
-        growth.bytes >= floor && paths >= SPREAD_PATHS && paths <= SPREAD_PATHS_MOST) {
+        !growth.by_load && growth.bytes >= floor && paths >= SPREAD_PATHS &&
+        paths <= SPREAD_PATHS_MOST) {
         blame_make(&blame, &look->paths, figures, 1);
         join_everything(&blame, &look->paths, figures);
     }
@@ -464,8 +466,9 @@ void look_for_growth(struct look *look, const struct rule *rule) {
         /* Beside such a path the load swings, so other paths shrink for that reason. */
         dropped[i] = dropped[i] && !growths[blame_number(&look->paths, suspect->members[0])].beside;
         blame_add_alike(&look->paths, suspect);
-        /* A cache that fills is not joined with a leak. */
-        suspect->group = growth_of_suspect(look, &series, growths, suspect).slowing;
+        /* A cache that fills, or memory that follows the load, is not joined with a leak. */
+        struct growth growth = growth_of_suspect(look, &series, growths, suspect);
+        suspect->group = growth.slowing || growth.by_load;
     }
     blame_drop(&blame, dropped);
     free(dropped);

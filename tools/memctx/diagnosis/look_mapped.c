@@ -143,7 +143,7 @@ static size_t begin_of_line(const struct mapped_trend *growth) {
 }
 
 bool mapped_trend_find(struct mapped_trend *growth) {
-    struct trend trend = trend_of(growth->values, growth->count);
+    struct trend trend = trend_of(growth->seconds, growth->values, growth->count);
     growth->line = trend_line(growth->seconds, growth->values, growth->count);
     size_t begin = begin_of_line(growth), last = growth->count - 1;
     bool late = begin > 0 && (trend.kind == TREND_NONE || begin <= growth->count / 2);

@@ -58,6 +58,7 @@ static bool is_arena(const struct growth *growth) {
 /* Returns how sure the conclusion is that the growth does not stop. */
 static const char *how_sure(const struct growth *growth, size_t intervals) {
     return growth->beside ? "likely: other chunks that are probably of the same objects were freed"
+           : growth->by_load ? "hardly a leak: the memory follows the number of allocations"
            : growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
            : growth->garbage ? growth->garbage->sure
            : intervals < 3   ? "open: fewer than four looks show no trend"
@@ -95,6 +96,9 @@ static char *what_stays(const struct growth *growth) {
 static char *what_it_means(const struct growth *growth, size_t intervals) {
     if (growth->beside > 0)
         return cli_copy("it is a leak: some of these chunks are forgotten when others are freed");
+    if (growth->by_load)
+        return cli_copy("the path allocates more often, too, and each chunk lives about as long as "
+                        "at the beginning, so the load grew");
     if (growth->slowing)
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
     if (growth->garbage)
@@ -204,7 +208,13 @@ static const char *advice_for(const struct look *look, const struct finding *fin
  * that fewer than four looks show, that was in few intervals, or that may be garbage, gets another
  * title only. */
 static void tell_doubt(struct finding *finding, const struct growth *growth, size_t intervals) {
-    if (growth->slowing) {
+    if (growth->by_load) {
+        finding->title = "growth with the load";
+        finding->why = "The program has more of these chunks at the same time, and frees them as "
+                       "soon as before. More load takes more memory.";
+        finding->advice = "Nothing needs to be done if the load has a limit. Otherwise limit how "
+                          "much the program does at the same time.";
+    } else if (growth->slowing) {
         char *before = finding->verdict;
         finding->verdict = cli_format("%s, which slows down", before);
         free(before);
@@ -256,7 +266,7 @@ struct finding *tell_growth(struct look *look, const struct rule *rule, enum sev
     free(a_day);
     bool tracemalloc_shows = look_is_python(look->model) && !origin_is_libraries(look, suspect);
     const char *advice = advice_for(look, finding, suspect, growth, tracemalloc_shows);
-    finding->advice = advice && !growth->slowing ? advice : finding->advice;
+    finding->advice = advice && !growth->slowing && !growth->by_load ? advice : finding->advice;
     finding->action = what_is_next(look, finding, intervals, tracemalloc_shows);
     return finding;
 }

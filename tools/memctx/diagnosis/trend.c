@@ -93,25 +93,84 @@ static double lift_of(const struct points *points, const int64_t *values) {
                                      : 0;
 }
 
+/* The search for the low and the high points of a series. A swing by less than `least` is noise. */
+struct swings {
+    const int64_t *values;
+    int64_t least;
+    int direction;    /* 1: the series rises, -1: it falls, 0: it has not swung yet */
+    size_t high, low; /* the highest and the lowest element since the last turn */
+    struct points highs, lows;
+};
+
+/* Takes the next element. Returns false if a low point is not above the previous one, or a high
+ * point not above the previous one. */
+static bool swings_take(struct swings *swings, size_t i) {
+    const int64_t *values = swings->values;
+    if (swings->direction >= 0 && values[i] > values[swings->high])
+        swings->high = i;
+    if (swings->direction <= 0 && values[i] < values[swings->low])
+        swings->low = i;
+    bool falls = swings->direction >= 0 && values[swings->high] - values[i] >= swings->least;
+    bool rises = swings->direction <= 0 && values[i] - values[swings->low] >= swings->least;
+    if (!falls && !rises)
+        return true;
+    bool turns = swings->direction != 0; /* else the first swing begins here */
+    swings->direction = falls ? -1 : 1;
+    size_t at = falls ? swings->high : swings->low;
+    if (falls)
+        swings->low = i;
+    else
+        swings->high = i;
+    return !turns || add_point(falls ? &swings->highs : &swings->lows, at, values[at]);
+}
+
+/* True if the low points, or the high points, rise more slowly in the second half of the time.
+ * `points`: all of them. */
+static bool points_slow_down(const int64_t *values, int64_t least, const struct points *points,
+                             bool lows) {
+    struct swings swings = {.values = values, .least = least};
+    const struct points *now = lows ? &swings.lows : &swings.highs;
+    size_t middle = (points->from + points->to) / 2, found = points->from;
+    for (size_t i = 1; found < middle; i++) {
+        swings_take(&swings, i);
+        found = now->count > 0 ? now->to : found;
+    }
+    if (found <= points->from || found >= points->to)
+        return false;
+    double before = (double)(values[found] - values[points->from]) / (double)(found - points->from);
+    double after = (double)(values[points->to] - values[found]) / (double)(points->to - found);
+    return after < SLOW_IN_WINDOW * before;
+}
+
 /* Returns TREND_WAVES if low points and high points rise about equally fast. Memory that is never
  * freed lifts both alike. In the heap of a garbage collector, or with buffers that come and go,
  * points may rise by chance, but rarely equally fast. */
-static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
-    struct trend trend = {TREND_NONE, 0, 0};
-    struct points lows = {0}, highs = {0};
-    for (size_t i = 1; i + 1 < count; i++) {
-        bool low = values[i] < values[i - 1] && values[i] <= values[i + 1];
-        bool high = values[i] > values[i - 1] && values[i] >= values[i + 1];
-        if ((low && !add_point(&lows, i, values[i])) || (high && !add_point(&highs, i, values[i])))
+static struct trend waves_beyond(const int64_t *values, size_t count, int64_t fall, int64_t least) {
+    struct trend trend = {.kind = TREND_NONE};
+    struct swings swings = {.values = values, .least = least};
+    for (size_t i = 1; i < count; i++)
+        if (!swings_take(&swings, i))
             return trend;
-    }
-    double low_lift = lift_of(&lows, values), high_lift = lift_of(&highs, values);
-    trend.from = lows.from;
-    trend.to = lows.to;
-    if (lows.count >= LOW_POINTS_MIN && values[lows.to] - values[lows.from] >= fall / WAVE_SHARE &&
+    const struct points *lows = &swings.lows;
+    double low_lift = lift_of(lows, values), high_lift = lift_of(&swings.highs, values);
+    trend.from = lows->from;
+    trend.to = lows->to;
+    if (lows->count >= LOW_POINTS_MIN &&
+        values[lows->to] - values[lows->from] >= fall / WAVE_SHARE &&
         high_lift >= low_lift / LIFTS_DIFFER && high_lift <= low_lift * LIFTS_DIFFER)
         trend.kind = TREND_WAVES;
+    trend.slower = trend.kind == TREND_WAVES && points_slow_down(values, least, lows, true) &&
+                   points_slow_down(values, least, &swings.highs, false);
     return trend;
+}
+
+/* Judges the series by all its low and high points. If it is no TREND_WAVES then, small swings are
+ * left out, because the load of a server has noise on each slope of a wave. */
+static struct trend waves(const int64_t *values, size_t count, int64_t fall) {
+    struct trend trend = waves_beyond(values, count, fall, 1);
+    return trend.kind != TREND_NONE || fall / WAVE_SHARE <= 1
+               ? trend
+               : waves_beyond(values, count, fall, fall / WAVE_SHARE);
 }
 
 /* True if the last element is the highest, or, because the last look may have come during a dip,
@@ -122,35 +181,45 @@ static bool ends_high(const int64_t *values, size_t count, int64_t rise) {
     return last == largest_of(values, count) || last - before >= rise / LAST_SHARE;
 }
 
+/* Returns the rise up to an element; with `x` the rise for each 1 of x. */
+static double rise_at(const double *x, const int64_t *values, size_t i) {
+    double rise = (double)(values[i] - values[i - 1]), step = x ? x[i] - x[i - 1] : 1;
+    return step > 0 ? rise / step : 0;
+}
+
 /* Returns the number of rises between the elements `from` and `last` that are 1/LARGE_RISE of the
  * largest one or more. */
-static size_t large_rises(const int64_t *values, size_t from, size_t last) {
-    int64_t largest = 0;
+static size_t large_rises(const double *x, const int64_t *values, size_t from, size_t last) {
+    double largest = 0;
     size_t count = 0;
-    for (size_t i = from; i < last; i++)
-        largest = values[i + 1] - values[i] > largest ? values[i + 1] - values[i] : largest;
-    for (size_t i = from; i < last; i++)
-        count += values[i + 1] > values[i] && values[i + 1] - values[i] >= largest / LARGE_RISE;
+    for (size_t i = from + 1; i <= last; i++)
+        largest = rise_at(x, values, i) > largest ? rise_at(x, values, i) : largest;
+    for (size_t i = from + 1; i <= last; i++)
+        count += values[i] > values[i - 1] && rise_at(x, values, i) >= largest / LARGE_RISE;
     return count;
 }
 
-bool trend_rises_often(const int64_t *values, size_t count) {
-    if (count > LARGE_RISES && large_rises(values, 0, count - 1) >= LARGE_RISES)
+static bool rises_often(const double *x, const int64_t *values, size_t count) {
+    if (count > LARGE_RISES && large_rises(x, values, 0, count - 1) >= LARGE_RISES)
         return true;
     for (size_t i = 0; i + LARGE_RISES < count; i++)
-        if (large_rises(values, i, i + LARGE_RISES) == LARGE_RISES)
+        if (large_rises(x, values, i, i + LARGE_RISES) == LARGE_RISES)
             return true;
     return false;
 }
 
-struct trend trend_of(const int64_t *values, size_t count) {
-    struct trend none = {TREND_NONE, 0, 0};
+bool trend_rises_often(const double *x, const int64_t *values, size_t count) {
+    return rises_often(NULL, values, count) || rises_often(x, values, count);
+}
+
+struct trend trend_of(const double *x, const int64_t *values, size_t count) {
+    struct trend none = {.kind = TREND_NONE};
     if (count < 2)
         return none;
     size_t rises = 0;
     for (size_t i = 1; i < count; i++)
         rises += values[i] > values[i - 1];
-    struct trend whole = {TREND_STEADY, 0, count - 1};
+    struct trend whole = {.kind = TREND_STEADY, .to = count - 1};
     if (rises == count - 1)
         return whole;
     int64_t fall = largest_fall(values, count), rise = values[count - 1] - values[0];
@@ -158,7 +227,7 @@ struct trend trend_of(const int64_t *values, size_t count) {
     /* A series that rises only at the beginning does not grow: its second half must add a quarter
      * of the rise. */
     int64_t later = values[count - 1] - values[(count - 1) / 2];
-    if (trend_rises_often(values, count) && ends_high(values, count, rise) &&
+    if (trend_rises_often(x, values, count) && ends_high(values, count, rise) &&
         rise / DIP_SHARE >= fall && later >= rise / 4)
         return whole;
     return waves(values, count, fall);
@@ -349,7 +418,7 @@ static bool is_first_size(const int64_t *values, size_t i) {
 }
 
 struct trend trend_steps(const double *x, const int64_t *values, size_t count) {
-    struct trend none = {TREND_NONE, 0, 0}, steps = {TREND_STEPS, 0, 0};
+    struct trend none = {.kind = TREND_NONE}, steps = {.kind = TREND_STEPS};
     size_t found = 0, before = 0; /* `before`: the step before the last one */
     for (size_t i = 1; i < count; i++) {
         int64_t step = values[i] - values[i - 1];

@@ -28,14 +28,17 @@ struct trend {
     enum trend_kind kind;
     /* the series grew between these elements; for waves the first and the last low point */
     size_t from, to;
+    bool slower; /* waves: low and high points rose more slowly in the second half of the time */
 };
 
-struct trend trend_of(const int64_t *values, size_t count);
+/* The elements of `x` rise. */
+struct trend trend_of(const double *x, const int64_t *values, size_t count);
 
 /* True if at least three rises of the series have an eighth of its largest rise or more; also if
  * the series rises in three intervals one after the other, each time by an eighth of the largest of
- * these three rises or more. Chance may lift a queue of few large batches once or twice. */
-bool trend_rises_often(const int64_t *values, size_t count);
+ * these three rises or more. Chance may lift a queue of few large batches once or twice. Rises
+ * count as they are, or for each 1 of `x`: marks may be set at long and at short intervals. */
+bool trend_rises_often(const double *x, const int64_t *values, size_t count);
 
 /* A rise along a straight line up to the last element. */
 struct trend_line {
