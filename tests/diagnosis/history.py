@@ -586,9 +586,11 @@ def history_of_a_machine_that_slept():
         listed = run_cli("mark", "--list", target.pid, env=env).stdout.splitlines()
         first = doctor(target)["findings"][0]
         dump = command(target, "dump", target.pid)
+        recording = os.path.join(directory, f"memctx-{target.pid}-asleep.rec")
+        harness.wait_until(lambda: command(target, "dump", recording)["marks"],
+                           "an older moment in the recording", step_s=0.2)
         target.finish()
-        recorded = command(target, "dump",
-                           os.path.join(directory, f"memctx-{target.pid}-asleep.rec"))
+        recorded = command(target, "dump", recording)
     rate = first["growth"]["bytes_per_s"]
     check(abs(rate - 8000 * 500) < 8000 * 500 / 3, f"a rate of {rate}")
     since = labelled(text, 1, "since")

@@ -10,6 +10,8 @@
 #include "diagnosis/load.h"
 
 #define DAY_S 86400.0
+/* waves that rose by more than BEFORE_TIMES their later rise before may have settled */
+#define BEFORE_TIMES 4
 /* a path makes chunks larger if new chunks account for at most this share of its growth */
 #define LARGER_SHARE 0.5
 /* If paths that keep most make this share of all allocations, the other paths are too few to
@@ -439,6 +441,13 @@ static void take_growth(const struct series *series, size_t number, size_t from,
     growth->seconds = series->seconds[to] - series->seconds[from];
 }
 
+/* True if a series of waves rose much more before its first low point than between its low points.
+ * Such a series may have reached its full size, and only swing since. */
+static bool rose_before(const int64_t *values, const struct trend *waves) {
+    int64_t between = values[waves->to] - values[waves->from];
+    return (values[waves->from] - values[0]) / BEFORE_TIMES > between;
+}
+
 struct growth growth_of(struct series *series, size_t number) {
     struct trend trend = find_trend(series, number);
     if (trend.kind == TREND_NONE)
@@ -456,7 +465,7 @@ struct growth growth_of(struct series *series, size_t number) {
     growth.by_load = load_explains(series, number, &trend);
     growth.even = trend.kind == TREND_STEADY && trend.to - trend.from >= EVEN_INTERVALS &&
                   chance_is_even(series, trend.from, trend.to);
-    bool waves = trend.kind == TREND_WAVES;
+    bool waves = trend.kind == TREND_WAVES && !rose_before(series->values, &trend);
     bool settled = !waves && chance_has_settled(series, number, &trend);
     growth.seldom = trend.kind == TREND_STEADY &&
                     !trend_rises_often(series->seconds, series->values, series->samples->count);
