@@ -225,9 +225,16 @@ def run_refuses_setuid():
                 os.chmod(copy, mode)
                 if word:
                     expect(1, f"is a {word} program: the loader ignores LD_PRELOAD", "run", copy)
+                    check_preloaded(run_without_privileges(copy, "/proc/self/maps"))
                 else:  # not executable for the group: the bit changes no group
                     check_preloaded(run(copy, "/proc/self/maps"))
             os.unlink(copy)
+
+
+def run_without_privileges(*words):
+    """Runs `memctx run` where the kernel ignores the set-user-ID bit (no_new_privs)."""
+    return subprocess.run(["setpriv", "--no-new-privs", CLI, "run", *words], env=clean_env(),
+                          capture_output=True, text=True, timeout=60, check=False)
 
 
 def check_preloaded(done):
