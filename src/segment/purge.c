@@ -256,13 +256,15 @@ static void discard_slices(struct purge *purge, struct segment *segment, const u
 /* Gives memory of one segment back. Returns the bytes; 0: nothing has to go back. */
 static size_t purge_segment(uint64_t now, bool all) {
     uint64_t claimed[4], others[4], gaps[4];
+    uint64_t next = now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4;
     lock_take(&global.lock);
-    if (all || now >= load_relaxed(&global.next_purge_ns)) {
+    bool due = all || now >= load_relaxed(&global.next_purge_ns);
+    if (due) {
         segment_span_caches_fade(all);
         segment_demand_fades(all);
-        store_owner(&global.next_purge_ns,
-                    now + (uint64_t)load_relaxed(&options.decay_ms) * 1000000U / 4);
     }
+    if (due || next < load_relaxed(&global.next_purge_ns)) /* the decay time may be less now */
+        store_owner(&global.next_purge_ns, next);
     struct segment *segment = claim_dirty(now, all, claimed);
     struct purge *purge = segment ? purge_begin(segment) : NULL;
     bool has_gaps = false;

@@ -489,6 +489,24 @@ def the_freelist_goes_back_while_somebody_asks():
 
 
 @test
+def a_shorter_decay_time_counts_at_once():
+    """What threads keep for reuse goes back soon after `memctx set` has shortened an hour."""
+    program = harness.build_program("tests/diagnosis/sleepers.c")
+    with runtime_dir() as directory, \
+            harness.Target([program, "24"], directory, MEMCTX_CONTROL="eager",
+                           MEMCTX_DECAY_MS="3600000") as target:
+        check_equal(target.hear(), "look", "what the program says")
+        target.wait_socket()
+        before = ledger(target, "freelist_bytes")
+        check(before > 1 << 20, f"the freelist has {before} bytes")
+        done = harness.run_cli("set", target.pid, "decay_ms=100", env=target.cli_env)
+        check_equal(done.returncode, 0, done.stderr)
+        harness.wait_until(lambda: not ledger(target, "freelist_bytes"), "an empty freelist",
+                           timeout_s=20)
+    return f"{before} bytes before"
+
+
+@test
 def trim_of_a_thread_that_sleeps():
     """The memory goes back while the thread sleeps, and the thread then finds its chunks and
     allocates."""
