@@ -241,6 +241,8 @@ bool segment_span_mend(struct page *page) {
     struct segment *segment = (struct segment *)((uintptr_t)page & ~(SEGMENT_BYTES - 1));
     if (bytes > load_relaxed(&segment_freed_most))
         store_owner(&segment_freed_most, bytes);
+    if (load_relaxed(&os_restricted)) /* a filter of system calls may forbid to ask the kernel */
+        return true;
     os_remove_guards(start, bytes);
     /* the OS page in front of the slices belongs to another page or to the headers */
     if (os_is_one_area(start - OS_PAGE_BYTES, bytes + OS_PAGE_BYTES))

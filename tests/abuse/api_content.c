@@ -3,6 +3,8 @@
  * usable size can be used. */
 #include "check.h"
 
+#include "../lib/filter.h"
+
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <malloc.h>
@@ -437,6 +439,21 @@ static void marked_together(void) {
     mark_together(2048 << 10, 256 << 10);
 }
 
+/* A filter of system calls may end the process at mremap, which glibc's free does not call. */
+static void free_under_filter(void) {
+    void *block = malloc(256 << 10);
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mremap, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    CHECK(block, "no memory");
+    if (filter_install(filter, sizeof filter / sizeof *filter) != 0)
+        return; /* the kernel has no filters */
+    free(block);
+}
+
 /* --- usable size ------------------------------------------------------------------------- */
 
 static void usable_size(void) {
@@ -468,4 +485,5 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
            {"protected-large", protected_large}, {"marked-large", marked_large},
            {"marked-first", marked_first}, {"marked-moved", marked_moved},
-           {"marked-together", marked_together}, {"usable-size", usable_size})
+           {"marked-together", marked_together}, {"free-under-filter", free_under_filter},
+           {"usable-size", usable_size})
