@@ -225,7 +225,8 @@ static bool matches_any(const char *const *patterns, size_t count, const char *m
     return false;
 }
 
-static const char *const c_library[] = {"libc.so*", "libc-*.so*", "ld-linux*", "libpthread.so*"};
+static const char *const c_library[] = {"libc.so*", "libc-[0-9]*.so*", "ld-linux*",
+                                        "libpthread.so*"};
 /* Other libraries whose functions tell nothing about who allocates. If the tables above have no row
  * for a function of these libraries or of the C library, it is WHO_LIBRARY; without a name, it is
  * WHO_RUNTIME. */
