@@ -403,7 +403,7 @@ def words_that_are_refused():
                 ([*where, "--parca", "http://x"], "takes one of"),
                 ([*where, "--every", "1ms"], "from 100ms to 24h"),
                 ([*where, "--every", "x"], "from 100ms to 24h"),
-                ([*where, "--all"], "either"), ([*where, "--to", "x"], "--to"),
+                ([*where, "--all"], "--all takes no TARGET"), ([*where, "--to", "x"], "--to"),
                 ([*where, "--label", "a"], "takes NAME=VALUE"),
                 ([*where, "--label", "1a=b"], "does not begin with a digit"),
                 ([*where, "--label", "a-b=c"], "letters, digits"),
