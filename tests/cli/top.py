@@ -353,7 +353,8 @@ def top_threads_batch():
         check_equal(got, want, "the call paths of each thread")
         text = expect(0, "^$", "top", live.pid, "--batch", 1, "--interval", 0.1, "--threads",
                       "--limit", 1, env=live.cli_env).stdout
-        check(re.search(r"^ +\d+ +\+0 +0 +\d+  thread \d+ lively, \d more\n +100000 .*load_chunk",
+        check(re.search(r"^ +\d+ +\+0 +0 +\d+  thread \d+ lively, \d more paths\n"
+                        r" +100000 .*load_chunk",
                         text, re.M), text)
         check(re.search(r"^ +200000 +\+0 +0 +100  thread \d+ feeder\n"
                         r" +200000 +\+0 +0 +100    feed_chunk \(lively\.c:\d+\) < feeder", text,
