@@ -20,11 +20,13 @@ struct walker {
 #define GROW_MAX (1UL << 20)
 
 /* True if all memory from the known part of the stack to `end`, further out, is mapped and can be
- * read. */
+ * read. In a restricted process, false if this is more than GROW_MAX: a filter of system calls may
+ * kill a process that calls mremap in malloc. */
 static bool is_of_stack(const struct stack *stack, uintptr_t end) {
     uintptr_t known = stack->high - OS_PAGE_BYTES;
-    return end - stack->high <= GROW_MAX ? os_is_readable(stack->high, end)
-                                         : os_is_one_area((void *)known, end - known);
+    if (end - stack->high <= GROW_MAX)
+        return os_is_readable(stack->high, end);
+    return !load_relaxed(&os_restricted) && os_is_one_area((void *)known, end - known);
 }
 
 /* A word that is mapped in one piece with the known part of the stack extends that part. Any other

@@ -130,4 +130,7 @@ test_library_system_calls() {
     equal "exit status" "exit status 0" "$(cat "$T/ours.status")"
     capture plain "$bin_dir/filtered"
     equal "without us, where brk is not allowed" "exit status 159" "$(cat "$T/plain.status")"
+    capture ours "$MEMCTX" run -- "$bin_dir/filtered" frame
+    equal "below a large frame, where mremap is not allowed" "exit status 0" \
+        "$(cat "$T/ours.status")"
 }

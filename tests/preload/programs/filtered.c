@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* filtered [brk] - allocates in every way under a seccomp filter that kills the process at any
- * system call that an allocator does not need. Threads do so, too, as their first allocation. With
- * the argument brk, the filter allows brk and there are no threads, so that the C library's
- * allocator can be tested: with threads it would ask for the number of processors. */
+/* filtered [brk|frame] - allocates in every way under a seccomp filter that kills the process at
+ * any system call that an allocator does not need. Threads do so, too, as their first allocation.
+ * With the argument brk, the filter allows brk and there are no threads, so that the C library's
+ * allocator can be tested: with threads it would ask for the number of processors. With the
+ * argument frame, the filter forbids mremap, too, and the program only allocates below a frame of
+ * 2 MiB. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -20,12 +22,12 @@
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1),                                           \
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
-static int allow_few(int brk_allowed) {
+static int allow_few(int brk_allowed, int mremap_allowed) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         ALLOW(SYS_mmap),
         ALLOW(SYS_munmap),
-        ALLOW(SYS_mremap),
+        ALLOW(mremap_allowed ? SYS_mremap : SYS_write),
         ALLOW(SYS_madvise),
         ALLOW(SYS_futex),
         ALLOW(SYS_clock_gettime),
@@ -49,7 +51,7 @@ enum { THREADS = 100 };
 static pthread_barrier_t done;
 
 static void *late_thread(void *argument) {
-    if (allow_few(0) != 0) { /* a filter holds for one thread */
+    if (allow_few(0, 1) != 0) { /* a filter holds for one thread */
         _exit(2);
     }
     for (unsigned i = 0; i < 100; i++) {
@@ -62,9 +64,28 @@ static void *late_thread(void *argument) {
     return argument;
 }
 
+/* Allocates below a frame of 2 MiB. The library does not know yet that the frame is mapped. */
+__attribute__((noinline)) static int allocate_below_frame(void) {
+    volatile char frame[2 << 20];
+    frame[0] = 0;
+    frame[sizeof frame - 1] = 0;
+    if (allow_few(0, 0) != 0) {
+        return 2;
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        free(path_make(i % 60, 10 + i * 100));
+    }
+    static const char good[] = "below a large frame\n";
+    return write(1, good, sizeof good - 1) < 0;
+}
+
 int main(int argc, char **argv) {
     static char *kept[3000];
     unsigned long wrong = 0;
+    if (argc > 1 && strcmp(argv[1], "frame") == 0) {
+        path_make(1, 1); /* at its first allocation the C library calls getrandom */
+        _exit(allocate_below_frame());
+    }
     int brk = argc > 1 && strcmp(argv[1], "brk") == 0, threads = brk ? 0 : THREADS;
     pthread_t thread;
     pthread_barrier_init(&done, NULL, (unsigned)threads + 1);
@@ -75,7 +96,7 @@ int main(int argc, char **argv) {
     }
     path_make(1, 1); /* at its first allocation the C library calls getrandom */
     usleep(300000);  /* by then the control thread has started */
-    if (allow_few(brk) != 0) {
+    if (allow_few(brk, 1) != 0) {
         return 2;
     }
     pthread_barrier_wait(&done);
