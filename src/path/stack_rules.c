@@ -78,10 +78,13 @@ static bool step_signal(struct walker *walker, struct stack_fresh *fresh) {
     struct stack *stack = walker->stack;
     if (!readable(stack, saved + CFI_SIGNAL_SP) || !readable(stack, saved + CFI_SIGNAL_PC))
         return false;
-    /* the interrupted code may have run on another stack */
     walker->sp = check(walker, fresh, saved + CFI_SIGNAL_SP);
     walker->address = check(walker, fresh, saved + CFI_SIGNAL_PC);
     fresh->frame.caller_rbp = saved + CFI_SIGNAL_RBP;
+    /* The interrupted code may have run on another stack. The walk is astray then, also if it joins
+     * old frames of that stack before it reads a word there. After a stack overflow, there may be
+     * nothing to read at the stack pointer. */
+    (void)readable(stack, walker->sp & ~7UL);
     return true;
 }
 
