@@ -133,7 +133,7 @@ EXPORT int malloc_trim(size_t pad) {
         thread_leave_any(heap, access);
     bytes += segment_purge(true);
     if (access == THREAD_OWN)
-        thread_leave(heap);
+        thread_leave_any(heap, access);
     return bytes > 0;
 }
 

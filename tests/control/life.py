@@ -197,7 +197,8 @@ def unshare_is_refused_in_a_container():
 
 @test
 def shared_descriptors_are_high():
-    """Without unshare and close_range the library's descriptors have high numbers, and a client is served."""
+    """Without unshare and close_range the library's descriptors have high numbers, and a client is
+    served."""
     with refusing("unshare", "close_range") as target:
         with Wire(served(target)) as client:
             client.dump()

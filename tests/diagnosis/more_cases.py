@@ -319,7 +319,8 @@ def found_in(directory, dump, ident, **ledger):
     """The sizes in MiB of the findings of one kind in the snapshot, whose ledger gets these
     figures. `above_rss` is how far the peak of the resident set lies above the resident set."""
     if "mappings" in dump:
-        dump["mappings"]["peak_rss_bytes"] = dump["ledger"]["rss_bytes"] + ledger.pop("above_rss", 0)
+        above = ledger.pop("above_rss", 0)
+        dump["mappings"]["peak_rss_bytes"] = dump["ledger"]["rss_bytes"] + above
     dump["ledger"].update(ledger)
     file = os.path.join(directory, "changed.json")
     with open(file, "w", encoding="utf-8") as out:

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#define INTERVALS_MIN 3 /* fewer intervals show no relation */
+#define INTERVALS_MIN 5 /* fewer intervals may agree by chance */
 /* Memory follows the load if at most 1/REST_PART of its growth is beyond what the load explains. */
 #define REST_PART 6
 /* In growth without waves it is off from what the load explains by at most 1/OFF_PART, in all
@@ -13,8 +13,11 @@
  * interval.) */
 #define OFF_PART 4
 #define OFF_IN 8
-/* If the longest interval is at most EQUAL_TIMES the shortest one, the intervals count as equal. */
-#define EQUAL_TIMES 2
+/* Memory of which the second half of the time has at most 1/GROWTH_PART more than the first half
+ * may follow the load by chance. */
+#define GROWTH_PART 2
+/* The last interval is left out if it is shorter than 1/SHORT_PART of the mean. */
+#define SHORT_PART 2
 
 /* The intervals that are judged: live bytes at the end of each, and the load in it. */
 struct load {
@@ -42,7 +45,8 @@ static bool follows(const struct load *load, bool each) {
         double beyond = load->bytes[i] - life * load->rate[i];
         off += (beyond < 0 ? -beyond : beyond) > load->bytes[i] / OFF_PART;
     }
-    return growth > 0 && rest <= growth / REST_PART && (!each || off <= 1 + count / OFF_IN);
+    return growth > first / (double)middle / GROWTH_PART && rest <= growth / REST_PART &&
+           (!each || off <= 1 + count / OFF_IN);
 }
 
 /* Takes the intervals of the trend; the rates are allocations in a second, or in an interval. The
@@ -54,7 +58,7 @@ static bool take(const struct series *series, size_t number, const struct trend 
     int64_t all = 0, live = 0;
     size_t to = trend->to;
     double mean = (seconds[to] - seconds[trend->from]) / (double)(to - trend->from);
-    to -= seconds[to] - seconds[to - 1] < mean / EQUAL_TIMES;
+    to -= seconds[to] - seconds[to - 1] < mean / SHORT_PART;
     load->count = 0;
     for (size_t i = trend->from + 1; i <= to; i++) {
         const struct sample_row *row = &series->rows[i][number];
@@ -70,16 +74,6 @@ static bool take(const struct series *series, size_t number, const struct trend 
     return load->count >= INTERVALS_MIN && all >= live;
 }
 
-static bool are_equal(const struct series *series, const struct trend *trend) {
-    double longest = 0, shortest = 0;
-    for (size_t i = trend->from + 1; i < trend->to; i++) {
-        double length = series->seconds[i] - series->seconds[i - 1];
-        longest = length > longest ? length : longest;
-        shortest = shortest == 0 || length < shortest ? length : shortest;
-    }
-    return longest <= EQUAL_TIMES * shortest;
-}
-
 bool load_explains(const struct series *series, size_t number, const struct trend *trend) {
     if (trend->to - trend->from < INTERVALS_MIN || trend->kind == TREND_STEPS)
         return false;
@@ -88,8 +82,7 @@ bool load_explains(const struct series *series, size_t number, const struct tren
     bool each = trend->kind != TREND_WAVES;
     /* A program that stands still while somebody looks makes the rates in time uneven. */
     bool explains = take(series, number, trend, true, &load) && follows(&load, each) &&
-                    (!are_equal(series, trend) ||
-                     (take(series, number, trend, false, &load) && follows(&load, each)));
+                    take(series, number, trend, false, &load) && follows(&load, each);
     free(load.bytes);
     free(load.rate);
     return explains;
