@@ -69,7 +69,7 @@ void recorder_write_moment(struct walk *walk, struct record_pages *pages) {
     struct record_moment *moment = (void *)(block + 1);
     size_t before = sizeof *moment + (pages ? sizeof *pages : 0); /* bytes before the entries */
     uint8_t *entries = (uint8_t *)moment + before, *at = entries;
-    uint8_t *end = (uint8_t *)room + MOMENT_BYTES - 2 * ENTRY_MAX; /* one is for `forgotten` */
+    uint8_t *end = (uint8_t *)room + MOMENT_BYTES - (size_t)2 * ENTRY_MAX; /* one for `forgotten` */
     struct sum forgotten = {0};
     struct record_held forgotten_held = {0};
     uint32_t previous = 0;
