@@ -15,7 +15,7 @@ struct walker {
     unsigned count, check_count;   /* number of frames in stack->fresh, and of all their checks */
 };
 
-/* To test a range of more bytes than this, stack_may_read does not read it: that might make much
+/* To test a range of more bytes than this, is_of_stack does not read it: that might make much
  * memory of other mappings resident. */
 #define GROW_MAX (1UL << 20)
 

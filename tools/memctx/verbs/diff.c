@@ -168,7 +168,7 @@ static void print_text(const struct compare *compare, const struct diff_ends *en
     if (compare->left_out && compare->left_out->most_bytes == 0) {
         printf("the mark has no counters of %" PRIu64 " context%s that held nothing; "
                "for these contexts only growth of bytes is shown\n",
-               compare->left_out->contexts, compare->left_out->contexts == 1 ? "" : "s");
+               compare->left_out->contexts, render_plural((int64_t)compare->left_out->contexts));
     } else if (compare->left_out) {
         printf("the mark has no counters of %" PRIu64 " contexts that held at most %" PRId64
                " bytes each, %" PRId64

@@ -31,7 +31,7 @@ static void print_local(double ago_s) {
 /* Prints how much the contexts that a mark has no room for held. */
 static void print_left_out(const struct wire_left_out *left_out) {
     printf(", without %" PRIu64 " context%s that held ", left_out->contexts,
-           left_out->contexts == 1 ? "" : "s");
+           render_plural((int64_t)left_out->contexts));
     if (left_out->most_bytes > 0)
         printf("at most %" PRId64 " bytes each", left_out->most_bytes);
     else
