@@ -40,7 +40,9 @@ def top_takes_any_keys_on_terminals_of_any_size():
                     if number % 40 == 0:
                         do(live, "load")
                         screen.resize(*chance.choice(SIZES))
-                    check(screen.process.poll() is None, f"top ended at the key {key!r}")
+                    check(screen.process.poll() is None,
+                          f"top ended with {screen.process.returncode} at the key {key!r}:\n"
+                          f"{screen.text()}")
                 screen.press("\x1b")  # a half sequence waits for its rest
                 screen.read(1)
                 for rows, columns in ((24, 80), (60, 200)):

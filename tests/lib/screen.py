@@ -107,9 +107,11 @@ class Emulator:
         elif kind in "LMST":
             self.shift(kind, first)
         elif kind == "r":
-            self.top = first - 1
-            self.bottom = (values[1] if len(values) > 1 and values[1] else self.rows) - 1
-            self.y = self.x = 0
+            # What the program sent before it heard of a resize may name lines that are gone.
+            bottom = min(values[1] if len(values) > 1 and values[1] else self.rows, self.rows) - 1
+            if first - 1 < bottom:
+                self.top, self.bottom = first - 1, bottom
+                self.y = self.x = 0
         elif kind == "b":
             for _ in range(first):
                 self.put(self.last)
@@ -166,6 +168,8 @@ class Emulator:
 
     def shift(self, kind, count):
         top = self.y if kind in "LM" else self.top
+        if not self.top <= top <= self.bottom:
+            return
         for lines, blank in ((self.cells, " "), (self.marks, False)):
             for _ in range(count):
                 new = [blank] * self.columns
