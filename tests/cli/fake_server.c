@@ -412,6 +412,23 @@ static uint64_t start_ticks(void) {
     return ticks;
 }
 
+/* Adds a line to the file $XDG_RUNTIME_DIR/notes, which several servers may share. */
+static void note(const char *line) {
+    char path[128];
+    snprintf(path, sizeof(path), "%.100s/notes", getenv("XDG_RUNTIME_DIR"));
+    FILE *file = fopen(path, "ae");
+    fprintf(file, "%s\n", line);
+    fclose(file);
+}
+
+/* Says nothing, and notes when the client comes and when it gives up. */
+static void note_client(int fd) {
+    char byte;
+    note("came");
+    recv(fd, &byte, 1, MSG_WAITALL);
+    note("left");
+}
+
 static bool say_hello(int fd) {
     struct wire_frame head = frame(WIRE_HELLO, sizeof(struct wire_hello));
     struct wire_hello hello = {.start_ticks = start_ticks(), .pid = (uint32_t)getpid()};
@@ -421,6 +438,10 @@ static bool say_hello(int fd) {
     }
     if (is("silent")) {
         pause();
+    }
+    if (is("silent-noting")) {
+        note_client(fd);
+        return false;
     }
     if (is("garbage")) {
         put(fd, "HTTP/1.1 400 Bad Request\r\n\r\nnot for you", 40);

@@ -38,6 +38,25 @@ def ps_lists_and_sweeps():
 
 
 @test
+def ps_asks_processes_at_the_same_time():
+    """It takes 1.5 s to find out that a process does not answer, so a host with some processes that
+    hang would be listed after a minute if they were asked one after the other."""
+    program = build_program("tests/cli/fake_server.c")
+    with harness.runtime_dir() as runtime, contextlib.ExitStack() as stack:
+        hung = [stack.enter_context(Target([program, "silent-noting"], runtime,
+                                           MEMCTX_CONTROL="off")) for _ in range(3)]
+        for one in hung:
+            check_equal(one.hear(), "ready", "first line of the fake server")
+        rows = json.loads(succeed("ps", "--json", env=hung[0].cli_env))["processes"]
+        reasons = {row["pid"]: row["reason"] for row in rows}
+        for one in hung:
+            check(f"pid {one.pid} did not answer in time" in reasons[one.pid], f"{reasons}")
+        with open(os.path.join(runtime, "notes"), encoding="ascii") as file:
+            notes = file.read().split()
+        check_equal(notes[:3], ["came"] * 3, f"the clients of three servers: {notes}")
+
+
+@test
 def ps_leaves_other_files_alone():
     with fake("none") as live:
         directory = os.path.dirname(live.socket_path())

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* totals.c - asks for the head of a dump alone. */
+/* totals.c - asks one process, or many at the same time, for the head of a dump alone. */
 #include "target/totals.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "model/memory.h"
 
+#define AT_ONCE_MOST 32   /* greatest number of children that ask at the same time */
 #define OUTSIDE_MOST_S 10 /* reading a million call paths takes about a second */
 
 bool totals_ask(struct client *client, struct totals *totals, struct cli_failure *failure) {
@@ -72,4 +76,122 @@ bool totals_read_outside(const struct process_facts *facts, const char *why,
     while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
     }
     return good;
+}
+
+/* --- many processes ------------------------------------------------------------------------ */
+
+/* Reads the memory of a process that does not answer, and takes the figures from it. A child does
+ * that: the user did not name this process, and its tables may be damaged on purpose. */
+static void find_outside(const struct process_facts *facts, struct totals_found *found) {
+    struct totals_outside answer = {.totals = found->totals};
+    if (!totals_read_outside(facts, found->reason, &answer))
+        return;
+    found->is_outside = answer.has_totals;
+    found->is_incomplete = answer.is_incomplete;
+    found->totals = answer.totals;
+    memcpy(found->library_version, answer.library_version, sizeof found->library_version);
+}
+
+static void find(const struct process_facts *facts, struct totals_found *found) {
+    struct client client;
+    struct cli_failure failure = {0};
+    *found = (struct totals_found){.totals = {.requested_bytes = WIRE_UNKNOWN,
+                                              .contexts = WIRE_UNKNOWN,
+                                              .own_bytes = WIRE_UNKNOWN,
+                                              .uptime_s = facts->age_s}};
+    if (process_is_stopped(facts)) {
+        char *resume = process_tell_resume(facts);
+        snprintf(found->reason, sizeof found->reason, "it is stopped; %s", resume);
+        free(resume);
+    } else if (client_connect(&client, facts, true, &failure)) {
+        found->has_socket = true;
+        memcpy(found->library_version, client.hello.library_version, sizeof found->library_version);
+        totals_ask(&client, &found->totals, &failure);
+        client_close(&client);
+    }
+    if (found->reason[0] == '\0')
+        memcpy(found->reason, failure.text, sizeof found->reason);
+    if (!found->has_socket)
+        find_outside(facts, found);
+}
+
+/* A child that asks one process. */
+struct asker {
+    pid_t pid;
+    int fd; /* the child writes a struct totals_found; -1: this place is free */
+    size_t process;
+};
+
+/* Returns false if there is no child, because memory, processes or descriptors are short. */
+static bool start(struct asker *asker, const struct process_facts *facts, size_t process) {
+    int pipe_fds[2];
+    pid_t parent = getpid();
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0)
+        return false;
+    pid_t child = fork();
+    if (child == 0) {
+        struct totals_found found;
+        fork_follow(parent);
+        find(facts, &found);
+        _exit(write(pipe_fds[1], &found, sizeof found) == (ssize_t)sizeof found ? 0 : 1);
+    }
+    close(pipe_fds[1]);
+    *asker = (struct asker){child, pipe_fds[0], process};
+    if (child < 0) {
+        close(pipe_fds[0]);
+        asker->fd = -1;
+    }
+    return child > 0;
+}
+
+/* Takes the answer of a child that has ended or has written it. */
+static void finish(struct asker *asker, struct totals_found *found) {
+    /* An answer is shorter than PIPE_BUF, so it comes whole or not at all. */
+    if (read(asker->fd, found, sizeof *found) != (ssize_t)sizeof *found)
+        *found = (struct totals_found){
+            .totals = {.requested_bytes = WIRE_UNKNOWN,
+                       .contexts = WIRE_UNKNOWN,
+                       .own_bytes = WIRE_UNKNOWN},
+            .reason = "the child of memctx ps that asked it was ended; try again"};
+    close(asker->fd);
+    asker->fd = -1;
+    while (waitpid(asker->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+}
+
+/* Waits until at least one child has written its answer or has ended. */
+static void wait_for_answers(struct asker *askers, struct totals_found *found) {
+    struct pollfd entries[AT_ONCE_MOST];
+    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+        entries[i] = (struct pollfd){.fd = askers[i].fd, .events = POLLIN};
+    if (poll(entries, AT_ONCE_MOST, -1) <= 0)
+        return;
+    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+        if (entries[i].revents)
+            finish(&askers[i], &found[askers[i].process]);
+}
+
+_Static_assert(sizeof(struct totals_found) <= PIPE_BUF, "a child's answer comes whole");
+
+void totals_ask_each(const struct process_facts *const *processes, struct totals_found *found,
+                     size_t count) {
+    struct asker askers[AT_ONCE_MOST];
+    size_t next = 0, busy = 1;
+    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+        askers[i].fd = -1;
+    fflush(NULL); /* a child must not write what this process has not written yet */
+    while (busy > 0) {
+        busy = 0;
+        for (size_t i = 0; i < AT_ONCE_MOST; i++) {
+            if (askers[i].fd < 0 && next < count) {
+                if (!start(&askers[i], processes[next], next))
+                    find(processes[next], &found[next]);
+                next++;
+            }
+            busy += askers[i].fd >= 0;
+        }
+        if (busy > 0)
+            wait_for_answers(askers, found);
+        busy += count - next;
+    }
 }

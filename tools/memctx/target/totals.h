@@ -31,4 +31,20 @@ bool totals_ask(struct client *client, struct totals *totals, struct cli_failure
 bool totals_read_outside(const struct process_facts *facts, const char *why,
                          struct totals_outside *answer);
 
+/* What totals_ask_each found out about a process. */
+struct totals_found {
+    struct totals totals; /* WIRE_UNKNOWN: a figure that is not known */
+    bool has_socket;
+    bool is_outside;    /* the figures were read from outside, out of the process's memory */
+    bool is_incomplete; /* some of the library's tables were missing or damaged */
+    char library_version[sizeof((struct client *)0)->hello.library_version];
+    char
+        reason[sizeof((struct cli_failure *)0)->text]; /* why it cannot be asked; "": it answered */
+};
+
+/* Asks processes for their sums, or reads the sums from outside. Each process has a child of this
+ * command for itself, so that processes that do not answer are waited for at the same time. */
+void totals_ask_each(const struct process_facts *const *processes, struct totals_found *found,
+                     size_t count);
+
 #endif

@@ -32,12 +32,7 @@ static const struct option options_list[] = {{"json", no_argument, NULL, READING
 
 struct row {
     struct process_facts facts;
-    /* is_outside: the figures were read from outside, out of the process's memory */
-    bool has_socket, is_outside;
-    bool is_incomplete; /* some of the library's tables were missing or damaged */
-    struct totals totals;
-    char *library_version;
-    char *reason; /* why the process cannot be asked; NULL: it answered */
+    struct totals_found found;
 };
 
 struct list {
@@ -45,53 +40,10 @@ struct list {
     size_t count, capacity;
 };
 
-/* Reads the memory of a process that does not answer, and takes the figures from it. A child does
- * that: the user did not name this process, and its tables may be damaged on purpose. */
-static void read_outside(struct row *row) {
-    struct totals_outside answer = {.totals = row->totals};
-    if (!totals_read_outside(&row->facts, row->reason, &answer))
-        return;
-    row->is_outside = answer.has_totals;
-    row->is_incomplete = answer.is_incomplete;
-    row->totals = answer.totals;
-    row->library_version = cli_copy(answer.library_version);
-}
-
-static void ask_process(struct row *row) {
-    struct client client;
-    struct cli_failure failure;
-    if (process_is_stopped(&row->facts)) {
-        char *resume = process_tell_resume(&row->facts);
-        row->reason = cli_format("it is stopped; %s", resume);
-        free(resume);
-        read_outside(row);
-        return;
-    }
-    if (!client_connect(&client, &row->facts, true, &failure)) {
-        row->reason = cli_copy(failure.text);
-        read_outside(row);
-        return;
-    }
-    row->has_socket = true;
-    row->library_version = cli_copy(client.hello.library_version);
-    if (!totals_ask(&client, &row->totals, &failure))
-        row->reason = cli_copy(failure.text);
-    client_close(&client);
-}
-
 static bool visit_process(pid_t pid, void *argument) {
     struct list *list = argument;
-    struct row row = {.totals = {.requested_bytes = WIRE_UNKNOWN,
-                                 .contexts = WIRE_UNKNOWN,
-                                 .own_bytes = WIRE_UNKNOWN}};
+    struct row row = {0};
     if (!process_read_askable(pid, &row.facts))
-        return true;
-    row.totals.uptime_s = row.facts.age_s;
-    ask_process(&row);
-    /* A process that has ended while it was asked is left out. */
-    struct process_facts again;
-    if (row.reason && (!process_read_facts(pid, &again) || again.state == 'Z' ||
-                       process_find_library(&again) != PROCESS_WITH))
         return true;
     if (list->count == list->capacity) {
         list->capacity = 2 * list->capacity + 16;
@@ -99,6 +51,31 @@ static bool visit_process(pid_t pid, void *argument) {
     }
     list->rows[list->count++] = row;
     return true;
+}
+
+static bool has_ended(const struct row *row) {
+    struct process_facts now;
+    return !process_read_facts(row->facts.pid, &now) || now.state == 'Z' ||
+           process_find_library(&now) != PROCESS_WITH;
+}
+
+/* Asks all processes of the list, and takes those out that ended meanwhile. */
+static void ask_processes(struct list *list) {
+    const struct process_facts **facts = cli_alloc(list->count + 1, sizeof *facts);
+    struct totals_found *found = cli_alloc(list->count + 1, sizeof *found);
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++)
+        facts[i] = &list->rows[i].facts;
+    totals_ask_each(facts, found, list->count);
+    for (size_t i = 0; i < list->count; i++) {
+        struct row *row = &list->rows[i];
+        row->found = found[i];
+        if (row->found.reason[0] == '\0' || !has_ended(row))
+            list->rows[kept++] = *row;
+    }
+    list->count = kept;
+    free(found);
+    free(facts);
 }
 
 /* --- sweeping ---------------------------------------------------------------------------- */
@@ -152,6 +129,10 @@ static size_t sweep(void) {
 
 /* --- output ------------------------------------------------------------------------------ */
 
+static const char *text_or_none(const char *text) {
+    return text[0] != '\0' ? text : NULL;
+}
+
 static void print_json(const struct list *list, size_t swept) {
     struct json_writer json = {.file = stdout};
     json_put_open(&json, NULL, '{');
@@ -163,19 +144,19 @@ static void print_json(const struct list *list, size_t swept) {
         json_put_open(&json, NULL, '{');
         json_put_integer(&json, "pid", row->facts.pid);
         json_put_integer(&json, "uid", row->facts.uid);
-        json_put_decimal(&json, "uptime_s", row->totals.uptime_s);
+        json_put_decimal(&json, "uptime_s", row->found.totals.uptime_s);
         json_put_integer(&json, "rss_bytes", row->facts.rss_bytes);
-        json_put_integer(&json, "memctx_bytes", row->totals.own_bytes);
-        json_put_integer(&json, "requested_bytes", row->totals.requested_bytes);
-        json_put_integer(&json, "contexts", row->totals.contexts);
+        json_put_integer(&json, "memctx_bytes", row->found.totals.own_bytes);
+        json_put_integer(&json, "requested_bytes", row->found.totals.requested_bytes);
+        json_put_integer(&json, "contexts", row->found.totals.contexts);
         json_put_text(&json, "name", row->facts.name);
         json_put_text(&json, "command", row->facts.command);
-        json_put_text(&json, "library_version", row->library_version);
-        json_put_boolean(&json, "socket", row->has_socket);
-        json_put_boolean(&json, "outside", row->is_outside);
-        if (row->is_outside)
-            json_put_boolean(&json, "incomplete", row->is_incomplete);
-        json_put_text(&json, "reason", row->reason);
+        json_put_text(&json, "library_version", text_or_none(row->found.library_version));
+        json_put_boolean(&json, "socket", row->found.has_socket);
+        json_put_boolean(&json, "outside", row->found.is_outside);
+        if (row->found.is_outside)
+            json_put_boolean(&json, "incomplete", row->found.is_incomplete);
+        json_put_text(&json, "reason", text_or_none(row->found.reason));
         json_put_close(&json, '}');
     }
     json_put_close(&json, ']');
@@ -195,11 +176,11 @@ static const char *const titles[COLUMNS] = {"pid",    "uid",       "uptime_s", "
 static void fill_cells(struct cells *to, const struct row *row, bool human) {
     snprintf(to->text[0], RENDER_NUMBER_BYTES, "%d", (int)row->facts.pid);
     snprintf(to->text[1], RENDER_NUMBER_BYTES, "%u", row->facts.uid);
-    snprintf(to->text[2], RENDER_NUMBER_BYTES, "%.*f", human ? 0 : 3, row->totals.uptime_s);
+    snprintf(to->text[2], RENDER_NUMBER_BYTES, "%.*f", human ? 0 : 3, row->found.totals.uptime_s);
     render_bytes(to->text[3], row->facts.rss_bytes, human);
-    render_bytes(to->text[4], row->totals.own_bytes, human);
-    render_bytes(to->text[5], row->totals.requested_bytes, human);
-    render_bytes(to->text[6], row->totals.contexts, false);
+    render_bytes(to->text[4], row->found.totals.own_bytes, human);
+    render_bytes(to->text[5], row->found.totals.requested_bytes, human);
+    render_bytes(to->text[6], row->found.totals.contexts, false);
 }
 
 /* Returns how many bytes of a command are printed behind `used` columns: all, or on a terminal
@@ -220,9 +201,10 @@ static int command_bytes(const char *command, unsigned used) {
 static const char *cause_of(const struct row *row) {
     char head[32];
     int length = snprintf(head, sizeof head, "pid %d (", (int)row->facts.pid);
-    const char *end =
-        strncmp(row->reason, head, (size_t)length) == 0 ? strstr(row->reason + length, ") ") : NULL;
-    return end ? end + 2 : row->reason;
+    const char *end = strncmp(row->found.reason, head, (size_t)length) == 0
+                          ? strstr(row->found.reason + length, ") ")
+                          : NULL;
+    return end ? end + 2 : row->found.reason;
 }
 
 /* Prints why a process was not asked, below its row. `told`: an earlier row whose reason was
@@ -230,10 +212,10 @@ static const char *cause_of(const struct row *row) {
 static void print_reason(const struct row *row, const struct row *told) {
     bool again = told && terminal_is_output() && strcmp(cause_of(told), cause_of(row)) == 0;
     char *reason =
-        again ? cli_format("as for pid %d", (int)told->facts.pid) : cli_copy(row->reason);
-    char *text =
-        cli_format("%s%snot asked: %s", row->is_outside ? "read from outside; " : "",
-                   row->is_incomplete ? "incomplete, tables are missing or damaged; " : "", reason);
+        again ? cli_format("as for pid %d", (int)told->facts.pid) : cli_copy(row->found.reason);
+    char *text = cli_format(
+        "%s%snot asked: %s", row->found.is_outside ? "read from outside; " : "",
+        row->found.is_incomplete ? "incomplete, tables are missing or damaged; " : "", reason);
     free(reason);
     printf("%*s", REASON_COLUMN, "");
     if (terminal_is_output())
@@ -267,7 +249,7 @@ static void print_text(const struct list *list, bool human) {
         char *command = cli_clean_bytes(cli_copy(row->facts.command));
         printf(" %.*s\n", command_bytes(command, (unsigned)used), command);
         free(command);
-        if (!row->reason)
+        if (row->found.reason[0] == '\0')
             continue;
         print_reason(row, told);
         told = told && strcmp(cause_of(told), cause_of(row)) == 0 ? told : row;
@@ -288,6 +270,7 @@ int ps_main(int argc, char **argv) {
         cli_usage("ps takes no TARGET; got %s", argv[optind]);
     process_need_proc();
     process_for_each(visit_process, &list);
+    ask_processes(&list);
     size_t swept = sweep();
     if (json) {
         print_json(&list, swept);
