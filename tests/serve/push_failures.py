@@ -13,8 +13,8 @@ import tempfile
 import threading
 import time
 
-from harness import PATIENCE_S, check, check_equal, in_tries, run_cli, test, wait_until
-from serving import free_port, served
+from harness import PATIENCE_S, check, check_equal, in_tries, run_cli, runtime_dir, test, wait_until
+from serving import OWN_NAME, fake, free_port, served
 from pushes import ended, push, running, sink
 
 
@@ -213,6 +213,21 @@ def the_newest_wait():
         check_equal((len(ends), ends), (8, sorted(ends)), "the end of each profile that was sent")
         check(min(ends) >= drops[0],
               f"{ends}: profiles from before {drops[0]}, when the first one was dropped")
+
+
+@test
+def a_process_that_hangs_holds_no_other_up():
+    """It takes some seconds to find out that a process does not answer. Meanwhile the profiles of
+    the next processes are made."""
+    with runtime_dir() as runtime, served(runtime, f"{OWN_NAME}-well") as target, \
+            sink(*[(200, b"", {})] * 3) as (url, got), fake("silent-noting", runtime), \
+            fake("silent-noting", runtime):
+        done = push(target, "--match", f"{OWN_NAME}-*", "--once", "--pyroscope", url)
+        check_equal(done.returncode, 0, done.stderr)
+        check_equal(len(got), 3, "profiles: those of the two are read from outside")
+        with open(os.path.join(runtime, "notes"), encoding="ascii") as file:
+            notes = file.read().split()
+        check_equal(notes[:2], ["came"] * 2, f"the clients of two servers: {notes}")
 
 
 def dumps_of(target):

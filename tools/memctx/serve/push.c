@@ -19,6 +19,10 @@
 /* a process that takes longer to answer a scrape is reported as down */
 #define SCRAPE_MS 2000
 #define PROFILE_MS 60000 /* longest time for making a profile */
+/* A profile that takes longer than this does not keep the next one waiting: the process may hang,
+ * and it takes some seconds to find that out. */
+#define OVERLAP_MS 1000
+#define AT_ONCE_MOST 8 /* greatest number of profiles that are made at the same time */
 /* greatest number of bytes of a profile, uncompressed: the default limit of Pyroscope and gRPC */
 #define PROFILE_MOST_BYTES (4U << 20)
 #define PROFILES_MOST 8 /* greatest number of profiles of a process that wait for the server */
@@ -30,15 +34,22 @@
 /* The present step of a round. */
 enum round { ROUND_NONE, ROUND_PROFILES, ROUND_METRICS };
 
+/* A profile that is made. */
+struct making {
+    struct job job;
+    size_t process;  /* index in the fleet */
+    int64_t samples; /* greatest number of samples */
+};
+
 struct push {
     const struct push_options *options;
     struct fleet fleet;
     struct outbox outbox;
     enum round round;
     int64_t next_ms; /* when the next round begins */
-    size_t at;       /* index in the fleet of the process that is profiled now */
-    struct job job;
-    int64_t samples; /* greatest number of samples of the profile that is made now */
+    size_t at;       /* index in the fleet of the process that is profiled next */
+    struct making making[AT_ONCE_MOST];
+    int64_t begun_ms; /* when the last profile was begun */
     int64_t asked_ms;
     bool ending;        /* no further round begins */
     bool has_group;     /* the Pushgateway has metrics of this host */
@@ -64,26 +75,29 @@ static void note_signal(int signal) {
 
 /* --- profiles -------------------------------------------------------------------------------- */
 
-/* Starts to make the profile of the process push->at, or of the next process that can be asked.
- * Ends the round after the last process. */
-static void start_profile(struct push *push) {
+/* Returns true if a profile is made in this place. */
+static bool is_busy(const struct making *making) {
+    return making->job.key;
+}
+
+/* Starts to make the profile of making->process. False: there is no memory or process for it, which
+ * the outbox has counted. */
+static bool start_profile(struct push *push, struct making *making) {
+    const struct fleet_process *process = push->fleet.processes[making->process];
     char pid[16], samples[24], *format[ENGINE_WORDS_MAX];
-    for (; push->at < push->fleet.count; push->at++) {
-        const struct fleet_process *process = push->fleet.processes[push->at];
-        snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
-        snprintf(samples, sizeof samples, "%lld", (long long)push->samples);
-        const char *words[ENGINE_WORDS_MAX + 4] = {"export", pid, "--limit-samples", samples};
-        size_t count =
-            engine_choose_format(&push->options->server, process->program, process->number, format);
-        memcpy(words + 4, format, (count + 1) * sizeof *words);
-        bool started = job_start(&push->job, "profile", words, clock_now_ms() + PROFILE_MS);
-        engine_free_words(format);
-        if (started)
-            return;
+    snprintf(pid, sizeof pid, "%d", (int)process->facts.pid);
+    snprintf(samples, sizeof samples, "%lld", (long long)making->samples);
+    const char *words[ENGINE_WORDS_MAX + 4] = {"export", pid, "--limit-samples", samples};
+    size_t count =
+        engine_choose_format(&push->options->server, process->program, process->number, format);
+    memcpy(words + 4, format, (count + 1) * sizeof *words);
+    push->begun_ms = clock_now_ms();
+    bool started = job_start(&making->job, "profile", words, push->begun_ms + PROFILE_MS);
+    if (!started)
         outbox_fail(&push->outbox, (struct outbox_source){process->program, process->number},
                     strerror(errno));
-    }
-    push->round = ROUND_NONE;
+    engine_free_words(format);
+    return started;
 }
 
 /* Returns the uncompressed length of a gzip file, which stands in its last four bytes. */
@@ -109,21 +123,21 @@ static bool has_ended(const struct fleet_process *process) {
                  : !unknown;
 }
 
-static void finish_profile(struct push *push) {
+static void finish_profile(struct push *push, struct making *making) {
     const struct push_options *options = push->options;
-    const struct fleet_process *process = push->fleet.processes[push->at];
+    const struct fleet_process *process = push->fleet.processes[making->process];
     struct outbox_source source = {process->program, process->number};
-    struct job *job = &push->job;
+    struct job *job = &making->job;
     if (has_ended(process)) {
         /* the profile may be of another process; that the process ended is no failure */
     } else if (job->status != CLI_DONE)
         outbox_fail(&push->outbox, source, find_failure(job));
-    else if (plain_length(&job->out) > PROFILE_MOST_BYTES && push->samples > 1) {
+    else if (plain_length(&job->out) > PROFILE_MOST_BYTES && making->samples > 1) {
         /* Try again with half the samples. memctx export sums the samples that it leaves out, so no
          * byte is lost. */
-        push->samples /= 2;
+        making->samples /= 2;
         job_free(job);
-        start_profile(push);
+        start_profile(push, making);
         return;
     } else {
         outbox_add(&push->outbox, source,
@@ -133,9 +147,64 @@ static void finish_profile(struct push *push) {
         job->out.bytes = NULL;
     }
     job_free(job);
-    push->samples = options->limit_samples;
-    push->at++;
-    start_profile(push);
+}
+
+/* Returns a place in which the next profile may be begun now. NULL: there is no next profile, or it
+ * has to wait. *until_ms: when it need not wait any more; this is not set if the end of another
+ * profile is waited for. */
+static struct making *find_place(struct push *push, int64_t *until_ms) {
+    struct making *place = NULL;
+    bool busy = false;
+    for (size_t i = 0; i < AT_ONCE_MOST; i++) {
+        busy = busy || is_busy(&push->making[i]);
+        place = is_busy(&push->making[i]) ? place : &push->making[i];
+    }
+    if (push->at == push->fleet.count || !place)
+        return NULL;
+    if (busy && clock_now_ms() - push->begun_ms < OVERLAP_MS) {
+        *until_ms = push->begun_ms + OVERLAP_MS;
+        return NULL;
+    }
+    return place;
+}
+
+/* Begins and finishes profiles. Ends the round after the last one. */
+static void run_profiles(struct push *push) {
+    struct making *place;
+    int64_t until_ms;
+    size_t busy = 0;
+    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+        if (is_busy(&push->making[i])) {
+            job_run(&push->making[i].job, clock_now_ms());
+            if (push->making[i].job.done)
+                finish_profile(push, &push->making[i]);
+        }
+    while ((place = find_place(push, &until_ms))) {
+        place->process = push->at++;
+        place->samples = push->options->limit_samples;
+        start_profile(push, place);
+    }
+    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+        busy += is_busy(&push->making[i]);
+    if (busy == 0)
+        push->round = ROUND_NONE;
+}
+
+/* Adds what the profiles wait for to a poll list, and moves *until_ms forward to the moment when
+ * run_profiles has work without it. Returns the number of entries added. */
+static size_t poll_profiles(struct push *push, struct pollfd *entries, int64_t *until_ms) {
+    size_t count = 0;
+    if (find_place(push, until_ms))
+        *until_ms = 0;
+    for (size_t i = 0; i < AT_ONCE_MOST; i++) {
+        const struct job *job = &push->making[i].job;
+        if (!is_busy(&push->making[i]))
+            continue;
+        count += job_poll(job, entries + count);
+        if (job->deadline_ms + 1 < *until_ms)
+            *until_ms = job->deadline_ms + 1;
+    }
+    return count;
 }
 
 /* --- metrics --------------------------------------------------------------------------------- */
@@ -186,7 +255,6 @@ static void begin_round(struct push *push) {
         return;
     }
     push->at = 0;
-    push->samples = push->options->limit_samples;
     if (push->options->server.engine == ENGINE_PUSHGATEWAY) {
         push->round = ROUND_METRICS;
         /* after the search, which takes long on a machine with thousands of processes */
@@ -194,7 +262,6 @@ static void begin_round(struct push *push) {
         fleet_ask(&push->fleet, push->asked_ms);
     } else {
         push->round = ROUND_PROFILES;
-        start_profile(push);
     }
 }
 
@@ -203,11 +270,8 @@ static void run_round(struct push *push) {
         begin_round(push);
     if (push->round == ROUND_METRICS)
         run_metrics(push);
-    if (push->round == ROUND_PROFILES) {
-        job_run(&push->job, clock_now_ms());
-        if (push->job.done)
-            finish_profile(push);
-    }
+    if (push->round == ROUND_PROFILES)
+        run_profiles(push);
     if (push->round == ROUND_NONE && push->options->once && !push->ending)
         begin_end(push, OUTBOX_LAST);
 }
@@ -218,8 +282,9 @@ static void take_signal(struct push *push) {
     if (push->give_up_ms > 0)
         return;
     push->give_up_ms = clock_now_ms() + END_MS;
-    if (push->round == ROUND_PROFILES)
-        job_free(&push->job);
+    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+        if (is_busy(&push->making[i]))
+            job_free(&push->making[i].job);
     push->round = ROUND_NONE;
     begin_end(push, OUTBOX_NOW);
 }
@@ -227,18 +292,17 @@ static void take_signal(struct push *push) {
 /* Waits until the server, a process, a child or a signal needs attention, or a pause or deadline
  * ends. */
 static void wait_for_work(struct push *push) {
-    struct pollfd entries[FLEET_MAX + JOB_FDS + 1];
+    struct pollfd entries[FLEET_MAX + AT_ONCE_MOST * JOB_FDS + 1];
     int64_t now = clock_now_ms(), until = now + WAIT_MOST_MS;
     int64_t rest_ms = outbox_rest_ms(&push->outbox, now);
     /* Polls the tellers in every round, because an answer may come after its round is over. Such an
      * answer is not published. But if it stayed unread, the teller would seem to hang. */
     size_t tellers = fleet_poll(&push->fleet, entries), count = tellers;
-    if (push->round == ROUND_METRICS) {
+    if (push->round == ROUND_METRICS)
         until = push->asked_ms + SCRAPE_MS;
-    } else if (push->round == ROUND_PROFILES) {
-        until = push->job.deadline_ms + 1;
-        count += job_poll(&push->job, entries + count);
-    } else if (!push->ending)
+    else if (push->round == ROUND_PROFILES)
+        count += poll_profiles(push, entries + count, &until);
+    else if (!push->ending)
         until = push->next_ms;
     if (push->give_up_ms > 0 && push->give_up_ms < until)
         until = push->give_up_ms;
