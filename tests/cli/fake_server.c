@@ -421,6 +421,23 @@ static void note(const char *line) {
     fclose(file);
 }
 
+/* Returns true if the client has the environment of this test. Commands that other tests run may
+ * ask all processes of the machine. */
+static bool is_of_this_test(int fd) {
+    struct ucred client = {0};
+    socklen_t length = sizeof(client);
+    char path[64], text[16384] = "", want[128];
+    getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &client, &length);
+    snprintf(path, sizeof(path), "/proc/%d/environ", (int)client.pid);
+    snprintf(want, sizeof(want), "XDG_RUNTIME_DIR=%.100s", getenv("XDG_RUNTIME_DIR"));
+    FILE *file = fopen(path, "re");
+    size_t count = file != NULL ? fread(text, 1, sizeof(text), file) : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return memmem(text, count, want, strlen(want) + 1) != NULL;
+}
+
 /* Says nothing, and notes when the client comes and when it gives up. */
 static void note_client(int fd) {
     char byte;
@@ -439,9 +456,15 @@ static bool say_hello(int fd) {
     if (is("silent")) {
         pause();
     }
+    if ((is("silent-noting") || is("noting")) && !is_of_this_test(fd)) {
+        return false;
+    }
     if (is("silent-noting")) {
         note_client(fd);
         return false;
+    }
+    if (is("noting")) {
+        note("asked");
     }
     if (is("garbage")) {
         put(fd, "HTTP/1.1 400 Bad Request\r\n\r\nnot for you", 40);

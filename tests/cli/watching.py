@@ -390,6 +390,32 @@ def watch_of_a_directory_that_goes_away():
 
 
 @test
+def watch_reads_the_others_while_some_hang():
+    """It takes 1.5 s to find out that a process does not answer. Between two such questions the
+    process that answers is read at many looks."""
+    with harness.runtime_dir() as runtime, scratch() as where, contextlib.ExitStack() as stack:
+        named = os.path.join(where, f"{OWN_NAME}-hung")
+        os.symlink(build_program("tests/cli/fake_server.c"), named)
+        processes = [stack.enter_context(Target([named, fault], runtime, MEMCTX_CONTROL="off"))
+                     for fault in ("silent-noting", "silent-noting", "noting")]
+        for one in processes:
+            check_equal(one.hear(), "ready", "first line of the fake server")
+        with Watch(None, "--match", os.path.basename(named), "--when", "inuse>1G", every="100ms",
+                   env=processes[0].cli_env):
+            path = os.path.join(runtime, "notes")
+
+            def questions():
+                """How often the third process was asked before each question to the others."""
+                with open(path, encoding="ascii") as file:
+                    return [part.count("asked") for part in file.read().split("came")][:-1]
+
+            wait_until(lambda: os.path.exists(path) and len(questions()) > 5, "six questions")
+            asked = questions()
+        # Each of the two is asked at the start and at the first look. From then on they take turns.
+        check(asked[4] > 4 and asked[5] > 4, f"looks between the questions: {asked}")
+
+
+@test
 def watch_of_a_stopped_target():
     """watch says once that a stopped process is silent, and once that it answers again."""
     with hold() as live, Watch(live, "--when", "inuse>10M", "--do", "exec:true") as watch:

@@ -17,9 +17,16 @@
 /* After a process was read from outside, it is asked again after this many times the duration of
  * the reading. */
 #define OUTSIDE_PAUSE 50
+/* It takes 1.5 s to find out that a process does not answer, and meanwhile no process is read. So
+ * after a process did not answer, no other silent process is asked for this many times as long. */
+#define SILENT_PAUSE 9
 
 static const struct watch_settings *settings;
 static struct limits_mounts mounts;
+static struct {
+    pid_t last;     /* the process that did not answer last; 0: all have answered */
+    int64_t due_ms; /* when another silent process is due to be asked */
+} silent;
 
 void watch_read_begin(const struct watch_settings *all) {
     settings = all;
@@ -91,12 +98,19 @@ static bool ask_outside(struct watched *process, const char *why, struct totals 
     return true;
 }
 
-/* Asks the process for its sums, unless it did not answer a short time ago. */
+/* Returns true if the process is due to be asked: it did not fail to answer a short time ago, and
+ * other silent processes do not take too much of the time. */
+static bool is_due(const struct watched *process, int64_t now_ms) {
+    return now_ms >= process->ask_due_ms &&
+           (process->failures == 0 || silent.last == process->facts.pid || now_ms >= silent.due_ms);
+}
+
+/* Asks the process for its sums, if it is due. */
 static bool ask_totals(struct watched *process, struct totals *totals) {
     struct client client;
     struct cli_failure failure;
     int64_t now_ms = clock_now_ms();
-    if (now_ms < process->ask_due_ms)
+    if (!is_due(process, now_ms))
         return false;
     if (process_is_stopped(&process->facts)) {
         char *resume = process_tell_resume(&process->facts);
@@ -114,7 +128,10 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
     }
     if (!good) {
         tell_silence(process, failure.text, false);
-        process->ask_due_ms = clock_now_ms() + process->ask_pause_ms;
+        int64_t end_ms = clock_now_ms();
+        process->ask_due_ms = end_ms + process->ask_pause_ms;
+        silent.last = process->facts.pid;
+        silent.due_ms = end_ms + SILENT_PAUSE * (end_ms - now_ms);
         return false;
     }
     if (process->silent)
