@@ -138,7 +138,9 @@ class Stress:
 
     @staticmethod
     def build():
-        return harness.build_program("tests/stress/books.c", flags=harness.OWN_FRAMES)
+        chunks = os.path.join(harness.ROOT, "tests/stress/chunks.c")
+        return harness.build_program("tests/stress/books.c",
+                                     flags=[*harness.OWN_FRAMES, chunks])
 
     def __enter__(self):
         program = self.build()
