@@ -239,12 +239,11 @@ static void *visit_heaps(void *stop) {
     return NULL;
 }
 
-/* Another thread visits all heaps as often as it can, as the control thread does now and then: it
- * collects chunks for their owners and punches empty OS pages. */
-Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
+/* Runs the threads of this file while another thread calls `visit` until it is told to stop. */
+static void run_threads_beside(void *(*visit)(void *stop)) {
     uint32_t stop = 0;
     pthread_t visitor;
-    cr_assert_eq(pthread_create(&visitor, NULL, visit_heaps, &stop), 0);
+    cr_assert_eq(pthread_create(&visitor, NULL, visit, &stop), 0);
     run_threads();
     store_release(&stop, 1);
     pthread_join(visitor, NULL);
@@ -252,6 +251,12 @@ Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
     malloc_trim(0);
     int64_t used = segment_usage().used_bytes;
     cr_assert_lt(used, 24 << 20, "%lld bytes of pages are still in use", (long long)used);
+}
+
+/* Another thread visits all heaps as often as it can, as the control thread does now and then: it
+ * collects chunks for their owners and punches empty OS pages. */
+Test(threads, heaps_are_visited_meanwhile, .init = set_up) {
+    run_threads_beside(visit_heaps);
 }
 
 /* A control thread that trims, collects, punches, adds up all figures and takes caches and views
@@ -276,17 +281,8 @@ static void *visit_sleepers(void *stop) {
 /* Threads sleep and wake, free each other's chunks and end, while all that a control thread does in
  * their heaps goes on. */
 Test(threads, sleepers_are_visited_meanwhile, .init = set_up) {
-    uint32_t stop = 0;
-    pthread_t visitor;
     naps = true;
-    cr_assert_eq(pthread_create(&visitor, NULL, visit_sleepers, &stop), 0);
-    run_threads();
-    store_release(&stop, 1);
-    pthread_join(visitor, NULL);
-    expect_closed_books();
-    malloc_trim(0);
-    int64_t used = segment_usage().used_bytes;
-    cr_assert_lt(used, 24 << 20, "%lld bytes of pages are still in use", (long long)used);
+    run_threads_beside(visit_sleepers);
 }
 
 enum { HANDED = 40000, ROUNDS = 40 };
