@@ -124,20 +124,9 @@ Test(conditions, times_parse_or_are_refused) {
 
 static struct condition_state state;
 
-static struct condition_reading at(int64_t now_ms) {
-    return (struct condition_reading){.now_ms = now_ms,
-                                      .rss_bytes = CONDITION_UNKNOWN,
-                                      .inuse_bytes = CONDITION_UNKNOWN,
-                                      .waste_bytes = CONDITION_UNKNOWN,
-                                      .limit_bytes = CONDITION_UNKNOWN,
-                                      .fullest_bytes = CONDITION_UNKNOWN,
-                                      .used_bytes = CONDITION_UNKNOWN,
-                                      .pressure_us = CONDITION_UNKNOWN};
-}
-
 static struct condition_result rss_at(const struct condition *condition, int64_t now_ms,
                                       int64_t rss) {
-    struct condition_reading reading = at(now_ms);
+    struct condition_reading reading = condition_no_reading(now_ms);
     reading.rss_bytes = rss;
     reading.limit_bytes = 1000 * MI;
     return condition_evaluate(condition, &state, &reading, COOL_MS);
@@ -197,14 +186,14 @@ Test(conditions, share_of_a_limit_follows_it) {
     struct condition_result result = rss_at(&condition, 0, 851 * MI);
     cr_assert(result.holds);
     cr_assert_eq(result.threshold, 850 * MI);
-    struct condition_reading reading = at(10);
+    struct condition_reading reading = condition_no_reading(10);
     reading.rss_bytes = INT64_C(1) << 50;
     cr_assert_not(condition_evaluate(&condition, &state, &reading, COOL_MS).known);
 }
 
 Test(conditions, used_is_a_share_of_the_fullest_limit) {
     struct condition condition = parse("used>90%limit");
-    struct condition_reading reading = at(0);
+    struct condition_reading reading = condition_no_reading(0);
     cr_assert(!condition_needs_limit(&condition) && !condition_needs_target(&condition));
     reading.limit_bytes = MI; /* the smallest limit does not count */
     cr_assert_not(condition_evaluate(&condition, &state, &reading, COOL_MS).known);
@@ -219,7 +208,7 @@ Test(conditions, used_is_a_share_of_the_fullest_limit) {
 
 Test(conditions, waste_is_a_share_of_the_resident_set) {
     struct condition condition = parse("waste>30%");
-    struct condition_reading reading = at(0);
+    struct condition_reading reading = condition_no_reading(0);
     cr_assert(condition_needs_target(&condition));
     reading.rss_bytes = 100 * MI;
     cr_assert_not(condition_evaluate(&condition, &state, &reading, COOL_MS).known);
@@ -231,7 +220,7 @@ Test(conditions, waste_is_a_share_of_the_resident_set) {
 
 static struct condition_result inuse_at(const struct condition *condition, int64_t now_ms,
                                         int64_t inuse) {
-    struct condition_reading reading = at(now_ms);
+    struct condition_reading reading = condition_no_reading(now_ms);
     reading.inuse_bytes = inuse;
     return condition_evaluate(condition, &state, &reading, COOL_MS);
 }
@@ -266,7 +255,7 @@ Test(conditions, growth_counts_from_the_least_value) {
 
 static struct condition_result psi_at(const struct condition *condition, int64_t now_ms,
                                       int64_t total_us, bool pressed) {
-    struct condition_reading reading = at(now_ms);
+    struct condition_reading reading = condition_no_reading(now_ms);
     reading.pressure_us = total_us;
     reading.pressed = pressed;
     return condition_evaluate(condition, &state, &reading, COOL_MS);
@@ -302,7 +291,7 @@ Test(conditions, pressure_that_the_kernel_reports) {
 
 Test(conditions, end_fires_once) {
     struct condition condition = parse("ends");
-    struct condition_reading reading = at(0);
+    struct condition_reading reading = condition_no_reading(0);
     cr_assert_not(condition_evaluate(&condition, &state, &reading, 0).holds);
     reading.ended = true;
     cr_assert(condition_evaluate(&condition, &state, &reading, 0).fires);

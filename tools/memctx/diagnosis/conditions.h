@@ -63,6 +63,18 @@ struct condition_reading {
     bool ended;
 };
 
+/* A reading in which no figure is known. */
+static inline struct condition_reading condition_no_reading(int64_t now_ms) {
+    return (struct condition_reading){.now_ms = now_ms,
+                                      .rss_bytes = CONDITION_UNKNOWN,
+                                      .inuse_bytes = CONDITION_UNKNOWN,
+                                      .waste_bytes = CONDITION_UNKNOWN,
+                                      .limit_bytes = CONDITION_UNKNOWN,
+                                      .fullest_bytes = CONDITION_UNKNOWN,
+                                      .used_bytes = CONDITION_UNKNOWN,
+                                      .pressure_us = CONDITION_UNKNOWN};
+}
+
 struct condition_state {
     bool fired;     /* the action was started at least once */
     bool was_false; /* after the last action the condition was false, or the action failed */

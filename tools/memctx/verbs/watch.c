@@ -214,15 +214,8 @@ static void evaluate_shared(struct watched *process, const struct pollfd *ready)
 }
 
 static void tell_end(struct watched *process) {
-    struct condition_reading reading = {.now_ms = clock_now_ms(),
-                                        .rss_bytes = CONDITION_UNKNOWN,
-                                        .inuse_bytes = CONDITION_UNKNOWN,
-                                        .waste_bytes = CONDITION_UNKNOWN,
-                                        .limit_bytes = CONDITION_UNKNOWN,
-                                        .fullest_bytes = CONDITION_UNKNOWN,
-                                        .used_bytes = CONDITION_UNKNOWN,
-                                        .pressure_us = CONDITION_UNKNOWN,
-                                        .ended = true};
+    struct condition_reading reading = condition_no_reading(clock_now_ms());
+    reading.ended = true;
     process->ended = true;
     watch_log(&WATCH_LINE("ended", process), "the process has ended");
     evaluate(process, &reading, NULL, REACH_KERNEL);

@@ -173,14 +173,8 @@ void watch_read_used(struct watched *process, struct condition_reading *reading)
 }
 
 struct condition_reading watch_read_kernel(struct watched *process, int64_t now_ms) {
-    struct condition_reading reading = {.now_ms = now_ms,
-                                        .rss_bytes = process->facts.rss_bytes,
-                                        .inuse_bytes = CONDITION_UNKNOWN,
-                                        .waste_bytes = CONDITION_UNKNOWN,
-                                        .limit_bytes = CONDITION_UNKNOWN,
-                                        .fullest_bytes = CONDITION_UNKNOWN,
-                                        .used_bytes = CONDITION_UNKNOWN,
-                                        .pressure_us = CONDITION_UNKNOWN};
+    struct condition_reading reading = condition_no_reading(now_ms);
+    reading.rss_bytes = process->facts.rss_bytes;
     if (settings->needs_limit && now_ms >= process->limit_due_ms)
         watch_read_limit(process, now_ms, true);
     if (process->has_limit)
