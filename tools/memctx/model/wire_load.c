@@ -124,7 +124,7 @@ static bool take_module(struct loader *loader, struct loader_records *records) {
     return true;
 }
 
-static void set_sums(struct model_totals *totals, const struct wire_sums *sums) {
+void loader_set_sums(struct model_totals *totals, const struct wire_sums *sums) {
     totals->requested_bytes = sums->requested_bytes;
     totals->live_chunks = sums->live_chunks;
     totals->allocs = sums->allocs;
@@ -315,7 +315,7 @@ static bool take_context(struct loader *loader, struct loader_records *records) 
     else if (parts.has_sums && further)
         add_sums(&model_own_figures(model, context)->self, &parts.sums);
     else if (parts.has_sums)
-        set_sums(&model_own_figures(model, context)->self, &parts.sums);
+        loader_set_sums(&model_own_figures(model, context)->self, &parts.sums);
     if (parts.has_sums && !further && take_lone_view(loader, &parts.views, context, &parts.sums))
         return true;
     return take_views(loader, &parts.views, (uint32_t)(context - model->contexts), wire.views);
@@ -412,7 +412,7 @@ static void place_views(struct loader *loader) {
         struct model_view *view = &model->views[model->view_count++];
         *view = (struct model_view){.context = from->context, .thread = thread};
         struct model_totals *totals = &view->totals;
-        set_sums(totals, &from->sums);
+        loader_set_sums(totals, &from->sums);
         totals->block_bytes = totals->reserved_bytes = totals->resident_bytes = WIRE_UNKNOWN;
         totals->pinned_bytes = totals->sole_pinned_bytes = totals->pages = WIRE_UNKNOWN;
         own->view_count++;

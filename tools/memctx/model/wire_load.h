@@ -71,5 +71,7 @@ bool loader_check_frames(struct loader *loader);
 bool loader_link(struct loader *loader);
 /* Computes figures and totals. `flags`: a sum of enum model_flags. */
 void loader_finish(struct loader *loader, uint32_t flags);
+/* Sets the figures of chunks; leaves those of blocks and pages. */
+void loader_set_sums(struct model_totals *totals, const struct wire_sums *sums);
 
 #endif

@@ -212,14 +212,8 @@ static void take_figures(struct snapshot_replay *reader, uint32_t index,
                          const struct recording_entry *entry) {
     struct model *model = reader->model;
     struct model_totals *self = &model_own_figures(model, &model->contexts[index])->self;
-    const struct wire_sums *sums = &entry->sums;
     const struct record_held *held = &entry->held;
-    self->requested_bytes = sums->requested_bytes;
-    self->live_chunks = sums->live_chunks;
-    self->allocs = sums->allocs;
-    self->frees = sums->frees;
-    self->requested_cum_bytes = sums->requested_cum_bytes;
-    self->peak_requested_bytes = sums->peak_requested_bytes;
+    loader_set_sums(self, &entry->sums);
     self->block_bytes = held->block_bytes;
     self->reserved_bytes = held->reserved_bytes;
     self->pinned_bytes = model_add(held->alone_free_bytes, held->shared_free_bytes);
