@@ -323,21 +323,6 @@ def a_blocked_signal_of_libc_stays_blocked():
 
 
 @test
-def a_jump_out_of_the_start():
-    """A signal handler that interrupts the start of the control thread may leave it by siglongjmp.
-    Afterwards the thread can be cancelled, and the control thread starts at the next wait."""
-    program = harness.build_program("tests/control/jump_out.c")
-    with runtime_dir() as directory:
-        done = harness.run_program([program], harness.preloaded_env(
-            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=PATIENCE_S)
-    if done.returncode == 77:
-        raise Skip("no process can be traced here")
-    calls, wrong = re.fullmatch(r"(?s:.*?)(\d+) calls, (\d+) wrong\n", done.stdout).groups()
-    check_equal((done.returncode, int(wrong)), (0, 0), f"exit status, jumps: {done.stdout}")
-    check(int(calls) > 5, f"the wait has {calls} calls, so it did not start the control thread")
-
-
-@test
 def last_thread_ends_the_process():
     """A process ends when its own threads have ended, although the control thread runs."""
     program = harness.build_program("tests/control/last_thread.c")

@@ -147,28 +147,40 @@ def waits_of_a_users_library():
         check_equal((done.returncode, done.stdout), (0, "1.5\n3\n4.5\n"), control)
 
 
+def run_until_end(source):
+    with runtime_dir() as directory:
+        return harness.run_program([harness.build_program(source)], harness.preloaded_env(
+            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=harness.PATIENCE_S)
+
+
+def check_interrupted_starts(source):
+    """Runs a program that interrupts the start of the control thread at each of its calls."""
+    done = run_until_end(source)
+    if done.returncode == 77:
+        raise Skip("no process can be traced here")
+    calls, wrong = re.fullmatch(r"(?s:.*?)(\d+) calls, (\d+) wrong\n", done.stdout).groups()
+    check_equal((done.returncode, int(wrong)), (0, 0), f"exit status, wrong: {done.stdout}")
+    check(int(calls) > 5, f"the wait has {calls} calls, so it did not start the control thread")
+
+
 @test
 def a_fork_in_the_start():
     """A signal handler that interrupts the start of the control thread may fork. The copy does not
     wait for the start, which its parent makes, when it restricts its system calls."""
-    program = harness.build_program("tests/control/fork_in_start.c")
-    with runtime_dir() as directory:
-        done = harness.run_program([program], harness.preloaded_env(
-            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=harness.PATIENCE_S)
-    if done.returncode == 77:
-        raise Skip("no process can be traced here")
-    calls, wrong = re.fullmatch(r"(?s:.*?)(\d+) calls, (\d+) wrong\n", done.stdout).groups()
-    check_equal((done.returncode, int(wrong)), (0, 0), f"exit status, forks: {done.stdout}")
-    check(int(calls) > 5, f"the wait has {calls} calls, so it did not start the control thread")
+    check_interrupted_starts("tests/control/fork_in_start.c")
+
+
+@test
+def a_jump_out_of_the_start():
+    """A signal handler that interrupts the start of the control thread may leave it by siglongjmp.
+    Afterwards the thread can be cancelled, and the control thread starts at the next wait."""
+    check_interrupted_starts("tests/control/jump_out.c")
 
 
 @test
 def an_overflow_in_the_start():
     """A program may recover from a stack overflow in a call that starts the control thread."""
-    program = harness.build_program("tests/control/overflow_in_start.c")
-    with runtime_dir() as directory:
-        done = harness.run_program([program], harness.preloaded_env(
-            XDG_RUNTIME_DIR=directory, MEMCTX_CONTROL="auto"), timeout_s=harness.PATIENCE_S)
+    done = run_until_end("tests/control/overflow_in_start.c")
     ended, recovered = re.match(r"(\d+) ended, (\d+) recovered,", done.stdout).groups()
     check_equal((done.returncode, int(ended)), (0, 0), f"exit status, processes: {done.stdout}")
     check(int(recovered) > 0, f"no stack has overflowed: {done.stdout}")
