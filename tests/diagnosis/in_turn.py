@@ -4,7 +4,7 @@ is in swap."""
 import re
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from harness import Target, check, check_equal, runtime_dir, test, test_named
 from cases import check_healthy
 from planted import ALARMING, found_at, names
 from shapes import EVEN, looked, rows

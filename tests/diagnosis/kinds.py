@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Programs of kinds that the other files do not have, and programs in which one call path holds
 most memory."""
-import os
 import re
 
 import harness
-from harness import Target, check, check_equal, run_cli, runtime_dir, test, test_named
+from harness import Target, check, check_equal, runtime_dir, test, test_named
 from cases import check_healthy
 from planted import ALARMING, doctor, found_at, names
 from text import told, verdict

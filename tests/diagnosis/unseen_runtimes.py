@@ -8,7 +8,7 @@ import shutil
 import harness
 from harness import Target, check, check_equal, runtime_dir, test
 from cases import check_healthy
-from planted import ALARMING, doctor, found_at, installed, planted
+from planted import ALARMING, doctor, found_at, installed
 from text import labelled, told, verdict
 from unseen import growth_at, started
 

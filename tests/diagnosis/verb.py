@@ -5,7 +5,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 from harness import Target, check, check_equal, run_cli, runtime_dir, test
-from planted import doctor, found_at, planted, check_first, command
+from planted import doctor, found_at, planted, check_first
 
 
 @test
