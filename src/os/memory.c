@@ -404,10 +404,6 @@ uint32_t os_thread_id(void) {
     return offset ? descriptor_word(offset) : (uint32_t)OS_CALL(SYS_gettid, 0, 0, 0, 0, 0, 0);
 }
 
-bool os_is_first_thread(uint32_t tid) {
-    return tid == (os_identity.process ? os_identity.process : os_process_id());
-}
-
 uint32_t os_process_id(void) {
     return (uint32_t)OS_CALL(SYS_getpid, 0, 0, 0, 0, 0, 0);
 }

@@ -89,8 +89,7 @@ uint64_t os_other_cpu_ns(uint32_t tid);
  * does not count that time. 0 in seccomp's strict mode and after os_counter_forbidden was set: then
  * the library may read no clock that counts the time. */
 uint64_t os_slept_ns(void);
-/* Called by the constructor. Before this call, os_thread_id and os_is_first_thread ask the kernel
- * each time. */
+/* Called by the constructor. Before this call, os_thread_id asks the kernel each time. */
 void os_identity_init(void);
 /* Called in a forked child, because its process id has changed. */
 void os_identity_fork_child(void);
@@ -105,7 +104,6 @@ INTERNAL struct os_identity {
 INLINE uint32_t os_process_recorded(void) {
     return os_identity.process;
 }
-bool os_is_first_thread(uint32_t tid);
 bool os_thread_exists(uint32_t tid); /* true also if the kernel cannot be asked */
 /* False in a child that shares its parent's memory (vfork): the child must not change the library's
  * state. */
