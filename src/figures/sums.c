@@ -124,14 +124,6 @@ void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts) {
     }
 }
 
-struct sum sums_of(uint32_t context) {
-    struct sum sum;
-    sums_begin();
-    sums_read(context, &sum, NULL);
-    sums_end();
-    return sum;
-}
-
 struct sum sums_base(uint32_t context) {
     struct heap_views walk = heap_views_of(context);
     struct sum sum = {0};

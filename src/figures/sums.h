@@ -46,7 +46,6 @@ void sums_pause(uint32_t steps);
 void sums_read(uint32_t context, struct sum *sum, struct sums_parts *parts);
 /* Adds `part` to `sum`. Peaks are not added: if `part` has views, the sum gets the part's peak. */
 void sums_add(struct sum *sum, const struct sum *part);
-struct sum sums_of(uint32_t context);   /* calls sums_begin and sums_end itself */
 struct sum sums_base(uint32_t context); /* sets only the base_ fields */
 /* Returns the allocations, frees and bytes of all contexts together. Takes heap_global.lock
  * itself. */

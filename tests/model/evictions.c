@@ -9,6 +9,7 @@
  */
 #include "evictions.h"
 
+#include "../lib/sums_of.h"
 #include "api/fast.h"
 #include "base/options.h"
 #include "context/admit.h"
@@ -16,7 +17,6 @@
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "explore.h"
-#include "figures/sums.h"
 #include "region/region.h"
 
 enum {

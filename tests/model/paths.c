@@ -3,11 +3,11 @@
  * and take from the budget of the tables; see paths.h. */
 #include "paths.h"
 
+#include "../lib/sums_of.h"
 #include "context/admit.h"
 #include "context/lookup.h"
 #include "context/tree.h"
 #include "explore.h"
-#include "figures/sums.h"
 #include "path/functions.h"
 #include "region/region.h"
 

@@ -11,12 +11,12 @@
 #include "slots.h"
 #include "spans.h"
 
+#include "../lib/sums_of.h"
 #include "api/fast.h"
 #include "base/options.h"
 #include "context/lookup.h"
 #include "context/retire.h"
 #include "context/tree.h"
-#include "figures/sums.h"
 #include "os/meta.h"
 #include "region/bins.h"
 #include "region/region.h"

@@ -2,8 +2,8 @@
 /* Heaps, and chunks in slots, for the scenarios; see slots.h. */
 #include "slots.h"
 
+#include "../lib/sums_of.h"
 #include "context/tree.h"
-#include "figures/sums.h"
 #include "region/region.h"
 
 struct heap *heaps[MODEL_THREADS_MAX];

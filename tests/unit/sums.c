@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../lib/sums_of.h"
 #include "context/tree.h"
 #include "control/dump.h"
 #include "control/marks.h"
 #include "control/resets.h"
-#include "figures/sums.h"
 #include "os/meta.h"
 #include "region/region.h"
 
