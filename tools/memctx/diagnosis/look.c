@@ -12,15 +12,12 @@
 
 #define DAY_TOLD_S 60.0 /* growth that was watched for less than this gets no figure per day */
 
-int64_t look_line_of(const struct memory_ledger *ledger, const char *key) {
+int64_t look_ledger_line(const struct look *look, const char *key) {
+    const struct memory_ledger *ledger = look->input->ledger;
     for (size_t i = 0; i < ledger->count; i++)
         if (strcmp(ledger->lines[i].key, key) == 0)
             return model_tame(ledger->lines[i].bytes);
     return 0;
-}
-
-int64_t look_ledger_line(const struct look *look, const char *key) {
-    return look_line_of(look->input->ledger, key);
 }
 
 static bool exact_bytes;

@@ -58,9 +58,7 @@ static inline struct model_totals look_totals(const struct look *look, size_t nu
     return own;
 }
 
-/* Returns a line of a ledger by its key; 0 if there is no such line. */
-int64_t look_line_of(const struct memory_ledger *ledger, const char *key);
-/* Returns a line of the ledger of the model that the rules look at. */
+/* Returns a line of the model's ledger by its key; 0 if there is no such line. */
 int64_t look_ledger_line(const struct look *look, const char *key);
 /* Returns bytes as text with a unit: "1.5 MiB", or "1572864 bytes" after
  * look_use_exact_bytes(true). The text stays valid for the next seven calls. */
