@@ -54,7 +54,6 @@ struct target_load_options {
     bool mappings;    /* the kernel's map of the process */
     bool pages;       /* the page records */
     bool light_pages; /* the page records in the form of WIRE_DUMP_LIGHT */
-    bool sums_only;   /* no figures that come from pages */
     /* The numbers of contexts keep their meaning after the load, too, until WIRE_DUMP_QUIET_MS have
      * passed without a request of this command, or until the command closes the connection. */
     bool held;

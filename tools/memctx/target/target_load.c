@@ -186,8 +186,7 @@ void target_load_rest(struct target *target, struct model *model,
     bool mappings = options->mappings && !target->is_snapshot;
     if (mappings) /* started here, so that the map is read soon after the sums */
         start_map_reader(&reader, target->facts.thread);
-    if (!options->sums_only)
-        target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
+    target_ask_part(target, WIRE_PART_PAGES, resident | (options->pages ? 0 : WIRE_DUMP_LIGHT));
     /* always asks for residency: counting the resident tables costs little */
     target_ask_head(target, WIRE_DUMP_RESIDENT | (options->held ? 0 : WIRE_DUMP_END));
     loader_finish(&target->loader, options->flags);
