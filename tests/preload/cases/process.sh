@@ -225,7 +225,6 @@ test_process_bare_root() {
         mkdir -p "$root$(dirname "$file")"
         [ -e "$root$file" ] || cp -L "$file" "$root$file"
     done
-    # shellcheck disable=SC2016 # perl's variables
     local enter=(perl -e 'chroot shift or die; chdir "/"; $ENV{LD_PRELOAD} = shift; exec @ARGV')
     capture plain chroot "$root" /threads
     capture ours env MEMCTX_CONTROL=eager "${enter[@]}" "$root" /libmemctx.so /threads

@@ -21,7 +21,6 @@ test_shell_archives() {
         seq "$i" 97 "$((i * 3000))" >"$T/tree/file$i"
     done
     find "$T/tree" -exec touch -d '2020-01-01' {} +
-    # shellcheck disable=SC2016 # for the inner shell
     same env T="$T" bash -c '
         set -o pipefail
         create() { tar --sort=name --owner=0 --group=0 -C "$T" -c tree; }
@@ -39,7 +38,6 @@ test_shell_tools() {
 
 test_shell_openssl() {
     need openssl
-    # shellcheck disable=SC2016 # for the inner shell
     same bash -c '
         seq 1 200000 >data
         for digest in md5 sha256 sha3-512 blake2b512; do openssl dgst -$digest data; done

@@ -46,7 +46,6 @@ document.title = "state " + state;
 </script>
 EOT
     # Standard error is dropped: messages about missing D-Bus sockets have times and pids.
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 1 bash -c 'options=(--headless --no-sandbox --disable-gpu --hide-scrollbars
             --disable-dev-shm-usage --force-color-profile=srgb --window-size=800,1200)
         timeout 100 chromium "${options[@]}" --user-data-dir=profile --screenshot=page.png \
@@ -73,7 +72,6 @@ test_node_workers() {
 test_go_threads() {
     HOME=$user_home need_working go version
     build go_program
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' \
         "$bin_dir/go_program"
 }
@@ -81,7 +79,6 @@ test_go_threads() {
 test_rust_threads() {
     HOME=$user_home need_working rustc --version
     build rust_program
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 1 bash -c 'for i in 1 2 3 4 5 6 7 8 9 10; do "$0" || exit; done' \
         "$bin_dir/rust_program"
 }
@@ -89,7 +86,6 @@ test_rust_threads() {
 # python3's own tests of modules: each verdict must be as without the library.
 python_tests() { # MODULE...
     "$PYTHON" -c 'import test.test_json' 2>/dev/null || skip "libpython3-testsuite is not installed"
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 3 bash -c 'timeout 900 "$0" -X utf8 "$@" </dev/null
         echo "exit status $?"
         rm -rf ./*' "$PYTHON" "$programs_dir/python_verdicts.py" "$@"
@@ -193,7 +189,6 @@ test_git_large() {
             }
         }
     }' >"$T/stream"
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 5 bash -c 'git init -q -b main a && cd a && git fast-import --quiet <"$0" &&
         git -c pack.threads=2 gc -q --aggressive --prune=now && git fsck --full 2>&1 && cd .. &&
         git clone -q "file://$PWD/a" b && cd b && git log --format=%H%s | cksum &&
@@ -223,7 +218,6 @@ built_tarball() { # COMPILER PACKAGE OBJECTS CONFIGURE-OPTION...
                 : >"$package.there"
         }
     ) 9>"$bin_dir/.lock.source" || skip "no source of $package: $(tail -n 1 "$T/apt.log")"
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 20 bash -c 'compiler=$0 package=$1
         dpkg-source -x "$2"/"${package}"_*.dsc source >/dev/null 2>&1 || exit
         cd source || exit
@@ -247,7 +241,6 @@ test_clang_tarball() {
 }
 
 test_shell_many_forks() {
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 100 bash -c 'sum=0
         for ((i = 0; i < 100000; i++)); do
             (exit $((i % 7)))
@@ -259,14 +252,12 @@ test_shell_many_forks() {
 test_shell_compressors() {
     need xz zstd
     seq 1 6000000 >"$T/stdin"
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 20 bash -c 'cat >data; xz -T2 --block-size=4MiB -3 -k data; zstd -q -T2 -12 -k data
         cksum data.xz data.zst; xz -T2 -dc data.xz | cksum; zstd -dqc data.zst | cksum; rm data*'
 }
 
 test_shell_openssl_speed() {
     need openssl
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 1 bash -c 'openssl speed -multi 2 -seconds 1 rsa2048 sha256 2>&1 | grep -c rsa
         openssl dhparam -dsaparam 2048 2>/dev/null | head -n 1
         seq 300000 >data; for i in 1 2 3 4 5; do openssl dgst -sha512 data; done
@@ -306,7 +297,6 @@ linked_allocator() { # LIBRARY
     [ -n "$library" ] || skip "$1 is not installed"
     gcc -O2 -o "$T/linked" "$programs_dir/threads.c" -pthread -Wl,--no-as-needed "$library" ||
         fail "cannot link with $library"
-    # shellcheck disable=SC2016 # for the inner shell
     same_dumped 1 bash -c 'for i in 1 2 3 4 5; do "$0" || exit; done' "$T/linked"
 }
 
