@@ -297,8 +297,6 @@ static void freed_memory(void) {
 
 /* --- limit ------------------------------------------------------------------------------------ */
 
-#define LIMIT (1 << 20)
-
 static void limited(void) {
     static char *rows[4000];
     size_t count = 0;
