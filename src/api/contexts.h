@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * contexts.h - how the functions of memctx.h enter the allocator (contexts.c, contexts_alloc.c).
+ *
+ * Threads: any thread of the program; the caller has not entered.
  */
 #ifndef MEMCTX_API_CONTEXTS_H
 #define MEMCTX_API_CONTEXTS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* See frames.h. */
+/* Takes the unwind information of loaded objects out of the resident set; see frames.h. Cannot do
+ * so for objects that dlopen loaded. */
 #include "control/frames.h"
 #include "os/os.h"
 #include "path/unwind_rules.h"

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* socket_path.h - chooses the path of the socket and checks that its directory is safe. */
+/*
+ * socket_path.h - chooses the path of the socket and checks that its directory is safe.
+ *
+ * Threads: the control thread; socket_path_leave also in a thread that ends the process.
+ */
 #ifndef MEMCTX_CONTROL_SOCKET_PATH_H
 #define MEMCTX_CONTROL_SOCKET_PATH_H
 

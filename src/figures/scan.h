@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * scan.h - the state of a scan over pages, which pages.c and page_content.c share.
+ *
+ * Threads: the control thread.
  */
 #ifndef MEMCTX_FIGURES_SCAN_H
 #define MEMCTX_FIGURES_SCAN_H

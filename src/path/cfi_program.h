@@ -5,6 +5,8 @@
  *
  * Each read stays inside the bytes of its reader. A read beyond them makes the reader `bad` and
  * gives 0.
+ *
+ * Threads: any, also in a signal handler.
  */
 #ifndef MEMCTX_CFI_PROGRAM_H
 #define MEMCTX_CFI_PROGRAM_H

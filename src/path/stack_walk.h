@@ -2,6 +2,8 @@
 /*
  * stack_walk.h - shared by the walk over plain frames (stack.c) and the walk by all rules
  * (stack_rules.c): reads words of the stack, and joins a walk to the frames of the last walk.
+ *
+ * Threads: only the owner of the heap, as for stack.h.
  */
 #ifndef MEMCTX_STACK_WALK_H
 #define MEMCTX_STACK_WALK_H

@@ -518,7 +518,7 @@ void heap_fold(struct heap *heap, struct view *view, struct heap *to, struct vie
             REGION_RECOUNT;
 }
 
-/* heap_count_free, unless the heap's first slot for the context has the view. */
+/* Does the work of heap_count_free when the first slot for the context does not have its view. */
 static NOINLINE void count_free_searched(struct heap *heap, uint32_t context, size_t requested) {
     struct view *view = heap_view_within(heap, context, TABLES_OTHERS);
     if (UNLIKELY(!view) && !lock_any_is_mine()) {

@@ -2,7 +2,8 @@
 /*
  * parse.h - parses the text of a rule, PATTERN=POLICY,OPTION,...
  *
- * The parse functions return NULL, or the error in words.
+ * The parse functions return NULL, or the error in words. Threads: the control thread or the
+ * constructor.
  */
 #ifndef MEMCTX_RULES_PARSE_H
 #define MEMCTX_RULES_PARSE_H

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* rule.h - one rule for call paths, and the list of the rules in force. */
+/*
+ * rule.h - one rule for call paths, and the list of the rules in force.
+ *
+ * Threads: the control thread and the constructor change the list, under tree_lock; a thread that
+ * makes a node reads it under tree_lock.
+ */
 #ifndef MEMCTX_RULES_RULE_H
 #define MEMCTX_RULES_RULE_H
 

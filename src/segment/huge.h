@@ -2,6 +2,9 @@
 /*
  * huge.h - what huge.c, huge_cache.c and huge_moves.c share: the parts of a mapping, and how it is
  * moved, cached and given back.
+ *
+ * Threads: any; the caller is the only user of the mapping. The functions of huge_cache.c take
+ * segment_global.lock by themselves, unless their comment says that the caller holds it.
  */
 #ifndef MEMCTX_SEGMENT_HUGE_H
 #define MEMCTX_SEGMENT_HUGE_H

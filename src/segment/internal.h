@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* internal.h - the state of the layer, and the functions that its files share. */
+/*
+ * internal.h - the state of the layer, and the functions that its files share.
+ *
+ * Threads: any. The lock is segment_global.lock. A function takes it by itself, unless the
+ * function's comment says that the caller holds it.
+ */
 #ifndef MEMCTX_SEGMENT_INTERNAL_H
 #define MEMCTX_SEGMENT_INTERNAL_H
 

@@ -6,9 +6,9 @@
  * would wait for the segments' lock, and for the cache lines that it guards. Cannot do: keep spans
  * of more than SPAN_CACHE_SLICES slices, or serve a request from a longer span.
  *
- * Any thread may take a span out of a slot, by an atomic exchange, and then owns the span. Only the
- * heap's user, its owner or the thread that holds its lock, puts spans into empty slots. While a
- * span waits, its slices count as used in the maps of its segment, and its header says PAGE_NONE.
+ * Any thread may take a span out of a place, by an atomic exchange, and then owns the span. Only
+ * the heap's user, its owner or the thread that holds its lock, puts spans into empty places. While
+ * a span waits, its slices count as used in the maps of its segment, and its header says PAGE_NONE.
  */
 #include "base/options.h"
 #include "segment/internal.h"
@@ -27,8 +27,8 @@
 #define SHORT 4U
 #define CONTENTS_LOOKS 8U /* segment_span_caches_most looks into this many caches */
 
-/* Returns the cache's slots for spans of `slices` slices. */
-static struct page **slots_of(struct span_cache *cache, uint32_t slices) {
+/* Returns the cache's places for spans of `slices` slices. */
+static struct page **places_for(struct span_cache *cache, uint32_t slices) {
     return cache->spans + (slices - 1UL) * SPAN_CACHE_EACH;
 }
 
@@ -83,12 +83,12 @@ static void grow(struct span_cache *cache, uint32_t slices) {
 /* Takes the places for a length away, and puts their spans into the freelist. The caller holds the
  * segments' lock. */
 static void give_back(struct span_cache *cache, uint32_t slices) {
-    struct page **slots = slots_of(cache, slices);
+    struct page **spans = places_for(cache, slices);
     /* The comparison avoids a write, which costs a forked child an OS page. */
     if (cache->places[slices - 1])
         set_places(cache, slices, 0);
     for (unsigned i = load_relaxed(&cache->filled[slices - 1]); i-- > 0;) {
-        struct page *page = load_relaxed(&slots[i]) ? exchange_acquire(&slots[i], NULL) : NULL;
+        struct page *page = load_relaxed(&spans[i]) ? exchange_acquire(&spans[i], NULL) : NULL;
         if (page)
             segment_return_span(page);
     }
@@ -169,11 +169,11 @@ void segment_span_caches_recount(void) {
 static bool put(struct span_cache *cache, struct page *page) {
     uint32_t slices = page->slices, end = cache->filled[slices - 1];
     uint32_t places = load_relaxed(&cache->places[slices - 1]);
-    struct page **slots = slots_of(cache, slices);
+    struct page **spans = places_for(cache, slices);
     if (!places || !segment_is_purged())
         return false;
     if (end >= places) { /* other threads may have emptied the last places */
-        while (end && !load_relaxed(&slots[end - 1]))
+        while (end && !load_relaxed(&spans[end - 1]))
             end--;
         store_owner(&cache->filled[slices - 1], (uint8_t)end);
         if (end >= places)
@@ -183,7 +183,7 @@ static bool put(struct span_cache *cache, struct page *page) {
     /* `filled` grows before the place is filled, so that a thread that empties the cache does not
      * overlook the span */
     store_owner(&cache->filled[slices - 1], (uint8_t)(end + 1));
-    store_release(&slots[end], page);
+    store_release(&spans[end], page);
     return true;
 }
 
@@ -203,12 +203,12 @@ void segment_span_free_by(struct span_cache *cache, struct page *page) {
 
 /* Takes the span of this length that was put last out of the cache; NULL: the cache has none. */
 static struct page *take(struct span_cache *cache, uint32_t slices) {
-    struct page **slots = slots_of(cache, slices), *page = NULL;
+    struct page **spans = places_for(cache, slices), *page = NULL;
     uint32_t end = cache->filled[slices - 1];
     while (end && !page) {
         end--;
-        if (load_relaxed(&slots[end]))
-            page = exchange_acquire(&slots[end], NULL);
+        if (load_relaxed(&spans[end]))
+            page = exchange_acquire(&spans[end], NULL);
     }
     store_owner(&cache->filled[slices - 1], (uint8_t)end);
     return page;

@@ -274,10 +274,10 @@ MUTANTS = {
         ["model:full-page-gets-free-blocks"]),
     "cached-span-is-taken-twice": (
         "src/segment/span_cache.c",
-        "        if (load_relaxed(&slots[end]))\n"
-        "            page = exchange_acquire(&slots[end], NULL);",
-        "        if ((page = load_relaxed(&slots[end])) != NULL)\n"
-        "            store_release(&slots[end], NULL);",
+        "        if (load_relaxed(&spans[end]))\n"
+        "            page = exchange_acquire(&spans[end], NULL);",
+        "        if ((page = load_relaxed(&spans[end])) != NULL)\n"
+        "            store_release(&spans[end], NULL);",
         ["model:span-caches-and-purge"]),
     "closed-cache-keeps-its-spans": (
         "src/segment/span_cache.c", "        if (page)\n            segment_return_span(page);\n",
