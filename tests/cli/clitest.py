@@ -8,8 +8,7 @@ import subprocess
 import tempfile
 
 import harness
-from harness import (CLI, LIB, Target, build_program, check, check_equal, clean_env, run_program,
-                     wait_until)
+from harness import CLI, LIB, Target, check, check_equal, clean_env, run_program, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -80,7 +79,7 @@ def target(argv, **extra):
 def fake(fault, beside=None):
     """Starts a fake server, a program without the library that speaks wire.h with this fault.
     `beside`: the directory for its socket; if None, it gets a directory of its own."""
-    program = build_program("tests/cli/fake_server.c")
+    program = harness.build_fake_server()
     with harness.runtime_dir() as own, Target([program, fault], beside or own,
                                               preload=False) as live:
         check(live.hear() == "ready", "the fake server did not start")

@@ -41,7 +41,7 @@ def ps_lists_and_sweeps():
 def ps_asks_processes_at_the_same_time():
     """It takes 1.5 s to find out that a process does not answer, so a host with some processes that
     hang would be listed after a minute if they were asked one after the other."""
-    program = build_program("tests/cli/fake_server.c")
+    program = harness.build_fake_server()
     with harness.runtime_dir() as runtime, contextlib.ExitStack() as stack:
         hung = [stack.enter_context(Target([program, "silent-noting"], runtime,
                                            MEMCTX_CONTROL="off")) for _ in range(3)]

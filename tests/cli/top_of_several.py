@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 
-from harness import (CLI, Target, build_program, check, check_equal, read_status, test, wait_until)
+from harness import (CLI, Target, build_fake_server, build_program, check, check_equal, read_status,
+                     test, wait_until)
 from clitest import cli, expect, scratch, target
 from top import DOWN, ENTER, do, lively, quit_top, top
 
@@ -92,12 +93,12 @@ def top_of_several_of_which_one_is_stopped():
 def top_of_several_of_which_some_hang():
     """Processes that do not answer do not keep top from showing the list and from taking keys: it
     takes 1.5 s to find out that a process does not answer."""
-    programs = {f"own{os.getpid()}-hung": "tests/cli/fake_server.c",
-                f"own{os.getpid()}-live": "tests/cli/programs/lively.c"}
+    programs = {f"own{os.getpid()}-hung": build_fake_server(),
+                f"own{os.getpid()}-live": build_program("tests/cli/programs/lively.c")}
     with scratch() as where, contextlib.ExitStack() as stack:
         hung, lives = [os.path.join(where, name) for name in programs]
-        for path, source in zip((hung, lives), programs.values()):
-            os.symlink(build_program(source), path)
+        for path, program in zip((hung, lives), programs.values()):
+            os.symlink(program, path)
         live = stack.enter_context(target([lives]))
         others = [stack.enter_context(Target([hung, "silent"], live.runtime, MEMCTX_CONTROL="off"))
                   for _ in range(3)]

@@ -395,7 +395,7 @@ def watch_reads_the_others_while_some_hang():
     process that answers is read at many looks."""
     with harness.runtime_dir() as runtime, scratch() as where, contextlib.ExitStack() as stack:
         named = os.path.join(where, f"{OWN_NAME}-hung")
-        os.symlink(build_program("tests/cli/fake_server.c"), named)
+        os.symlink(harness.build_fake_server(), named)
         processes = [stack.enter_context(Target([named, fault], runtime, MEMCTX_CONTROL="off"))
                      for fault in ("silent-noting", "silent-noting", "noting")]
         for one in processes:

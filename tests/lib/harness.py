@@ -119,6 +119,12 @@ def build_planted():
                          flags=[os.path.join(ROOT, "tests/diagnosis/planted_growth.cc")])
 
 
+def build_fake_server(name=None):
+    """The server of tests/cli that answers the command as a damaged or hostile process would."""
+    return build_program("tests/cli/fake_server.c", name,
+                         flags=[os.path.join(ROOT, "tests/cli/fake_dump.c")])
+
+
 # --- running --------------------------------------------------------------------------------
 
 

@@ -51,7 +51,7 @@ def served(runtime=None, name=None, **extra):
 @contextlib.contextmanager
 def fake(fault, runtime):
     """Starts a faulty server of the control socket in a process that has loaded the library."""
-    program = build_program("tests/cli/fake_server.c", "served_badly")
+    program = harness.build_fake_server("served_badly")
     with named(program, f"{OWN_NAME}-badly") as path, Target([path, fault], runtime,
                                                              MEMCTX_CONTROL="off") as live:
         check_equal(live.hear(), "ready", "first line of the fake server")
