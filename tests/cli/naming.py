@@ -93,6 +93,27 @@ def target_by_name():
 
 
 @test
+def processes_of_one_name_by_size():
+    """If several processes have the name, the command lists them with their resident sets, the
+    largest first, also if that one began last."""
+    script = "import sys; held = b'x' * ({mib} << 20); print('ready', flush=True); sys.stdin.read()"
+    with harness.runtime_dir() as runtime, contextlib.ExitStack() as stack:
+        targets = []
+        for mib in (1, 80, 40):
+            run = "exec -a mctx-sized python3 -c " + shlex.quote(script.format(mib=mib))
+            targets.append(stack.enter_context(Target(["/bin/bash", "-c", run], runtime,
+                                                      MEMCTX_CONTROL="eager")))
+            check_equal(targets[-1].hear(), "ready", "a target")
+            targets[-1].wait_socket()
+        done = expect(2, "names 3 processes", "doctor", "mctx-sized", env=targets[0].cli_env)
+        rows = [line.split() for line in done.stderr.splitlines()[1:]]
+        check_equal([int(row[0]) for row in rows], [targets[i].pid for i in (1, 2, 0)], "the pids")
+        sizes = [float(row[1]) for row in rows]
+        check(sizes[0] > 80 and 40 < sizes[1] < 80 and sizes[2] < 40, f"MiB: {done.stderr}")
+        check_equal([row[2:4] for row in rows], 3 * [["MiB", "mctx-sized"]], "unit and command")
+
+
+@test
 def target_by_title():
     """A process is found by the name that its title shows, as php-fpm, whose file is php-fpm8.2."""
     program = build_program("tests/cli/programs/allocate.c")

@@ -101,6 +101,30 @@ static const char *advise(const char *word) {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+static int compare_resident(const void *a, const void *b) {
+    const struct process_facts *one = a, *other = b;
+    return one->rss_bytes == other->rss_bytes  ? one->pid - other->pid
+           : one->rss_bytes > other->rss_bytes ? -1
+                                               : 1;
+}
+
+/* Lists the first `count` processes that were found, the largest first: the user mostly wants that
+ * one. */
+static _Noreturn void die_ambiguous(const struct name_search *search, size_t count) {
+    struct process_facts *list = cli_alloc(count, sizeof *list);
+    size_t listed = 0;
+    for (size_t i = 0; i < count; i++)
+        listed += process_read_facts(search->found[i], &list[listed]);
+    qsort(list, listed, sizeof *list, compare_resident);
+    cli_warn("\"%s\" names %zu processes; give one of these pids instead (pid, resident set, "
+             "command):",
+             search->word, count);
+    for (size_t i = 0; i < listed; i++)
+        fprintf(stderr, "%9d %9.1f MiB  %s\n", (int)list[i].pid,
+                (double)list[i].rss_bytes / (1024 * 1024), cli_clean_bytes(list[i].command));
+    exit(CLI_USAGE);
+}
+
 /* Chooses among the processes of one name: if there are several, the only one with a socket.
  * Returns its pid, or ends the command. */
 static pid_t choose_process(struct name_search *search) {
@@ -118,14 +142,7 @@ static pid_t choose_process(struct name_search *search) {
     }
     if (reachable == 1 || search->count == 1)
         return reachable == 1 ? chosen : search->found[0];
-    size_t listed = reachable > 0 ? reachable : search->count;
-    cli_warn("\"%s\" names %zu processes; give one of these pids instead:", search->word, listed);
-    for (size_t i = 0; i < listed; i++) {
-        struct process_facts facts;
-        if (process_read_facts(search->found[i], &facts))
-            fprintf(stderr, "  %d  %s\n", (int)facts.pid, cli_clean_bytes(facts.command));
-    }
-    exit(CLI_USAGE);
+    die_ambiguous(search, reachable > 0 ? reachable : search->count);
 }
 
 /* How the caller will use the target. USE_READ: reads it once. USE_WATCH: reads it again and again
