@@ -2,6 +2,7 @@
 """Snapshot files give the same results as the process; damaged JSON files give a message. (Damaged
 packed files: packed_snapshots.py.)"""
 import fcntl
+import functools
 import json
 import os
 import re
@@ -561,3 +562,19 @@ def text_options():
         few = dump_json(live.pid, "--site", "allocate_first", env=env)
         check(few["filtered"] and len(few["contexts"]) < len(live.dump()["contexts"]), "filtered")
         check("- thread " in succeed("dump", live.pid, "--threads", env=env), "--threads")
+
+
+@test
+def a_list_by_peak_says_which_peaks_are_not_known():
+    """A list by peaks prints the peaks. If several threads used a context, its peak is not known;
+    the context stands at the end of the list."""
+    with target([build_program("tests/cli/programs/lively.c")]) as live:
+        list_by_peak = functools.partial(succeed, "dump", live.pid, "--flat", "--sort", "peak",
+                                         "--limit", "0", env=live.cli_env)
+        first = [line for line in list_by_peak().splitlines() if line.startswith("load_chunk")]
+        check_equal(first[0].split("; ")[-1], "Maximum Storage: 100000", "the peak of main")
+        check_equal(live.ask("drop"), "ok", "drop")
+        rows = [line for line in list_by_peak().splitlines() if "Maximum Storage: " in line]
+        known = [row.split(" (")[0] for row in rows if not row.endswith("not known")]
+        unknown = [row.split(" (")[0] for row in rows[len(known):]]
+        check("load_chunk" in known and "feed_chunk" in unknown, "\n".join(rows))

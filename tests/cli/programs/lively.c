@@ -2,8 +2,8 @@
 /*
  * lively.c - obeys lines of its standard input and answers "ok". "load": main allocates 100 chunks
  * of 1000 bytes on one call path; "feed": the thread "feeder" allocates 50 chunks of 2000 bytes on
- * one call path; "exit N": ends with status N; "again": executes itself. Before it prints "ready"
- * it does "load" and "feed" once.
+ * one call path; "drop": main frees the chunk that was allocated last; "exit N": ends with status
+ * N; "again": executes itself. Before it prints "ready" it does "load" and "feed" once.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -72,6 +72,10 @@ int main(int argc, char **argv) {
             load_all();
         if (strcmp(line, "feed\n") == 0)
             feed_all();
+        if (strcmp(line, "drop\n") == 0) {
+            free(keep);
+            keep = NULL;
+        }
         puts("ok");
         fflush(stdout);
     }

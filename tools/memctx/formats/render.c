@@ -57,7 +57,9 @@ static int64_t difference(int64_t a, int64_t b) {
     return b == WIRE_UNKNOWN ? WIRE_UNKNOWN : model_add(a, -b);
 }
 
-static void print_figures(const struct model_totals *totals, const struct render_options *options) {
+/* is_own: these are a context's own figures. A subtree with several contexts never has a peak. */
+static void print_figures(const struct model_totals *totals, bool is_own,
+                          const struct render_options *options) {
     char reserved[RENDER_NUMBER_BYTES], pages[RENDER_NUMBER_BYTES], unused[RENDER_NUMBER_BYTES];
     char chunks[RENDER_NUMBER_BYTES], used[RENDER_NUMBER_BYTES], requested[RENDER_NUMBER_BYTES];
     bool human = options->human;
@@ -77,6 +79,8 @@ static void print_figures(const struct model_totals *totals, const struct render
     if (options->peak && totals->peak_requested_bytes != WIRE_UNKNOWN) {
         printf("; Maximum Storage: %s",
                render_bytes(requested, totals->peak_requested_bytes, human));
+    } else if (options->peak && is_own) {
+        printf("; Maximum Storage: not known");
     }
     putchar('\n');
 }
@@ -85,7 +89,7 @@ static void print_figures(const struct model_totals *totals, const struct render
 static void print_line(const char *name, const struct model_totals *totals,
                        const struct render_options *options) {
     printf("%s%s%s: ", options->color ? "\033[1m" : "", name, options->color ? "\033[0m" : "");
-    print_figures(totals, options);
+    print_figures(totals, false, options);
 }
 
 /* partial, late: the marks ">=" and "since admitted" were printed, so the foot explains them. */
@@ -110,7 +114,7 @@ static void print_context(const struct model *model, uint32_t index, const char 
         marked.late = true;
         fputs("since admitted ", stdout);
     }
-    print_figures(totals, options);
+    print_figures(totals, totals == &context->figures->self, options);
 }
 
 /* Prints a line for each of the user's marks, and a single line for all marks of MEMCTX_MARKS. A
@@ -336,8 +340,9 @@ void render_flat(const struct model *model, const struct view *view,
     for (; printed < limit; printed++) {
         const struct model_context *context = &model->contexts[leaves[printed]];
         /* The list is sorted: after the first context below the threshold, all contexts are below
-         * it. */
-        if (view_key(&context->figures->self, view->sort) < view->threshold)
+         * it. Peaks that are not known come last. */
+        int64_t key = view_key(&context->figures->self, view->sort);
+        if (key < view->threshold && (key != WIRE_UNKNOWN || view->threshold > 0))
             break;
         struct frames_path path;
         frames_make_path(&path, model, leaves[printed], options->levels);

@@ -143,6 +143,7 @@ static struct dump_request parse(int argc, char **argv) {
     }
     if (request.view.contexts)
         selector_check(request.view.contexts);
+    request.render.peak |= request.view.sort == VIEW_SORT_PEAK;
     return request;
 }
 

@@ -87,7 +87,9 @@ const struct cli_verb verb_table[] = {
      "  --svg FILE         write a flame graph of the sort key (default requested) to FILE\n"
      "                     (or to -, which is standard output)\n"
      "  --threads          show what each thread did in each context\n" READING_UNIT_HELP
-     "  --peak             also print the highest number of requested bytes (Maximum Storage)\n"
+     "  --peak             also print the highest number of requested bytes (Maximum Storage),\n"
+     "                     as --sort peak does. It is not known of a context that several threads\n"
+     "                     used, because the threads' peaks came at different times\n"
      "  --self             print the library's own statistics instead\n"
      "  --outside          read the process's memory from outside, even if it would "
      "answer\n" READING_NAME_HELP READING_PAGER_HELP COMMON_HELP,
