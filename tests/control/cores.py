@@ -96,6 +96,22 @@ def memory_that_gcore_adds_is_not_resident():
 
 
 @test
+def the_title_in_a_core_of_gcore_is_cut():
+    """gcore writes argument 0 in the place of the program's name, and a program may have made a
+    title of it, as redis-server does."""
+    shell = f"exec -a 'mctx: pool www' {harness.build_program('tests/cli/programs/allocate.c')}"
+    with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:
+        with harness.Target(["/bin/bash", "-c", shell], directory,
+                            MEMCTX_CONTROL="eager") as target:
+            check_equal(target.hear(), "ready", "the target's line")
+            target.wait_socket()
+            core = gcore_of(target, place)
+        check_equal(read(core)["program"], "mctx", "the program in the core file")
+        shown = harness.run_cli("doctor", core).stdout
+        check(f"\nmctx (pid {target.pid})" in shown, shown)
+
+
+@test
 def core_equals_socket():
     """The core file of a crashed python3 has the figures that its socket gave before."""
     with runtime_dir() as directory, tempfile.TemporaryDirectory() as place:

@@ -112,14 +112,34 @@ static int compare_pieces(const void *a, const void *b) {
     return one->start < other->start ? -1 : one->start > other->start;
 }
 
-/* Finds the program's file: a mapped file whose name is the program's short name, which the kernel
- * cuts at 15 characters; else the file that is mapped lowest. The kernel may sort the list of files
- * by size (kernel.core_sort_vma). */
-static void find_exe(struct reach *reach) {
-    for (size_t i = 0; i < reach->mapping_count && reach->name[0] != '\0' && !reach->exe; i++) {
+/* Returns the path of a mapped file whose name is the program's short name, which the kernel cuts
+ * at 15 characters; NULL: there is none. */
+static char *find_named(const struct reach *reach) {
+    for (size_t i = 0; i < reach->mapping_count && reach->name[0] != '\0'; i++) {
         const char *slash = strrchr(reach->mappings[i].name, '/');
         if (strncmp(slash ? slash + 1 : reach->mappings[i].name, reach->name, 15) == 0)
-            reach->exe = cli_copy(reach->mappings[i].name);
+            return cli_copy(reach->mappings[i].name);
+    }
+    return NULL;
+}
+
+/* gcore writes the beginning of argument 0 in the place of the program's short name. If the program
+ * has made a title of it, as redis-server and nginx do ("nginx: worker process"), the name ends at
+ * the first space. */
+static void cut_title(char *name) {
+    size_t length = strcspn(name, " ");
+    if (name[length] != ' ' || length == 0)
+        return;
+    name[length > 1 && name[length - 1] == ':' ? length - 1 : length] = '\0';
+}
+
+/* Finds the program's file: the mapped file that has its name, else the file that is mapped lowest.
+ * The kernel may sort the list of files by size (kernel.core_sort_vma). */
+static void find_exe(struct reach *reach) {
+    reach->exe = find_named(reach);
+    if (!reach->exe) {
+        cut_title(reach->name);
+        reach->exe = find_named(reach);
     }
     const struct reach_mapping *lowest = NULL;
     for (size_t i = 0; i < reach->mapping_count; i++)
