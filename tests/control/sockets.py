@@ -524,3 +524,26 @@ def its_own_figures():
     near = 1000 * (figures["allocs"] - far) / figures["allocs"]
     check(abs(figures["paths_near_permille"] - near) <= 1,
           f"near: {figures['paths_near_permille']} instead of {near}")
+
+
+@test
+def no_directory_may_be_written():
+    """In a container whose file system is read-only, or below ProtectSystem=strict, no directory
+    for the socket can be made. The process is accounted all the same, and the command says why it
+    has no socket."""
+    need_root()
+    bind = "".join(f"mount --bind {name} {name} && mount -o remount,bind,ro {name} && "
+                   for name in ("/tmp", "/run"))
+    argv = ["unshare", "--mount", "sh", "-c", bind + 'exec env -u XDG_RUNTIME_DIR "$@"', "sh",
+            *target_argv("contexts", "300")]
+    if harness.run_program([*argv[:4], bind + "true"], harness.clean_env()).returncode != 0:
+        raise Skip("cannot mount here")
+    with runtime_dir() as directory, harness.Target(argv, directory,
+                                                    MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(), f"ready {target.pid}", "the target's line")
+        done = harness.run_cli("mark", target.pid, env=target.cli_env)
+        check(done.returncode == 3 and "/tmp is on a read-only file system" in done.stderr,
+              f"mark: {done.returncode} {done.stderr}")
+        done = harness.run_cli("dump", target.pid, env=target.cli_env)
+        check(done.returncode == 0 and "/tmp is on a read-only file system" in done.stdout,
+              f"dump: {done.returncode} {done.stdout[:500]} {done.stderr}")

@@ -475,20 +475,20 @@ static bool explain_directory(const struct process_facts *facts, const char *pat
     return true;
 }
 
+static bool is_chrooted(const struct process_facts *facts) {
+    char path[64], target[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%d/root", (int)facts->thread);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    return length > 0 && !(length == 1 && target[0] == '/');
+}
+
 static bool explain_directories(const struct process_facts *facts, char *reason, size_t bytes) {
     struct socket_directories directories;
     sockets_list_directories(facts, &directories);
     for (size_t i = 0; i < directories.own_count; i++)
         if (explain_directory(facts, directories.paths[i], reason, bytes))
             return true;
-    return false;
-}
-
-static bool is_chrooted(const struct process_facts *facts) {
-    char path[64], target[PATH_MAX];
-    snprintf(path, sizeof path, "/proc/%d/root", (int)facts->thread);
-    ssize_t length = readlink(path, target, sizeof target - 1);
-    return length > 0 && !(length == 1 && target[0] == '/');
+    return !is_chrooted(facts) && sockets_explain_no_place(facts, reason, bytes);
 }
 
 /* True if the process sees no /proc. */

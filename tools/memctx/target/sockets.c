@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <time.h>
@@ -118,6 +119,34 @@ bool sockets_has_one(const struct process_facts *facts) {
         close(directory);
     }
     return found;
+}
+
+bool sockets_explain_no_place(const struct process_facts *facts, char *reason, size_t bytes) {
+    struct socket_directories list;
+    char root[64], read_only[sizeof list.paths[0]] = "";
+    size_t root_length = (size_t)snprintf(root, sizeof root, "/proc/%d/root/", (int)facts->thread);
+    sockets_list_directories(facts, &list);
+    for (size_t i = 0; i < list.own_count; i++) {
+        struct statvfs system;
+        char *path = list.paths[i];
+        if (strncmp(path, root, root_length) != 0) /* as this command sees it */
+            continue;
+        *strrchr(path, '/') = '\0';
+        if (statvfs(path, &system) != 0) {
+            if (errno != ENOENT)
+                return false;
+        } else if (system.f_flag & ST_RDONLY) {
+            strcpy(read_only, path + root_length - 1);
+        } else {
+            return false;
+        }
+    }
+    snprintf(reason, bytes,
+             "%s%s where it runs, so the library could make no directory for the socket; it needs "
+             "/tmp, or the directory that XDG_RUNTIME_DIR names, to be writable",
+             read_only[0] == '\0' ? "there is no /tmp" : read_only,
+             read_only[0] == '\0' ? "" : " is on a read-only file system");
+    return true;
 }
 
 /* Makes the kernel tell the listener that this thread belongs to the user `uid`. Access to files is

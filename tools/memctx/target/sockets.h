@@ -41,6 +41,10 @@ int sockets_connect_as(const struct process_facts *facts, int directory, const c
                        int patience_ms);
 /* Returns true if a socket with the name of this process is there, whoever listens at it. */
 bool sockets_has_one(const struct process_facts *facts);
+/* Writes why the library could make no directory for the socket where the process runs: the
+ * directories in which it makes one are read-only, or not there. Returns false if there may be one.
+ */
+bool sockets_explain_no_place(const struct process_facts *facts, char *reason, size_t bytes);
 /* Returns true if nobody listens at this socket any more (connection refused). */
 bool sockets_is_stale(const char *directory, const char *name);
 
