@@ -3,6 +3,7 @@
 modules, threads, other paths that shrink, marks that are short of room."""
 import copy
 import math
+import re
 
 from harness import check, check_equal, test
 from planted import ALARMING, names
@@ -480,3 +481,45 @@ def shape_larger_chunks():
                        for second, size in zip(EVEN, (10, 20, 30, 40, 50))])
     evidence = next(one["evidence"] for one in found if one["id"] == "growth")
     check("the number of chunks hardly grew, so the chunks are larger" in evidence, evidence)
+
+
+@test
+def shape_idle_at_first():
+    """Growth that is too uneven for a rate, of a program that had nothing to do at first, is told
+    since it began."""
+    sizes = [5] * 8 + [5 + number + (80 if number > 8 else 0) for number in range(1, 13)]
+    found, text = looked(rows([1 + number / 2 for number in range(20)], sizes))
+    growth = [one for one in found if one["id"] == "growth"]
+    check(growth and not growth[0]["growth"], f"a rate: {growth}")
+    check_equal(labelled(text, 1, "since"), "6.0 s before the snapshot, or up to 0.5 s later",
+                "since")
+    check("growth of " in verdict(text) and " in 6.0 s (record_keep" in verdict(text), text)
+
+
+def hold_much(dump, found):
+    """Makes the records ten times as large."""
+    kept = [one["id"] for one in found[KEPT]]
+    for look in looks_of(dump):
+        for row in look:
+            if row["id"] in kept:
+                for figures in figures_of(row):
+                    figures["requested_bytes"] *= 10
+
+
+ARRIVALS = {  # what doctor says of memory, and its size at looks one second apart
+    "came between 6.0 s before the snapshot and 4.0 s before the snapshot":
+        (0, 1, 30, 40, 40, 39, 40, 40),
+    "came after 1.0 s before the snapshot": (0, 0, 0, 0, 0, 0, 0, 40),
+    "held since before 7.0 s before the snapshot": (40, 41, 39, 40, 38, 40, 40, 40),
+    "MiB more than at 7.0 s before the snapshot": (20, 20, 20, 30, 40, 39, 40, 40),
+}
+
+
+@test
+def shape_of_the_largest_holder():
+    """Doctor says when the memory came that the largest holder has."""
+    for says, sizes in ARRIVALS.items():
+        _, text = looked(rows(EVEN, sizes), change=hold_much)
+        plain = " ".join(text.split())
+        check(re.search(rf"who holds most .* \(record_keep[^;]*, ([0-9.]+ )?{says}( |$)", plain),
+              f"{says}: {text}")

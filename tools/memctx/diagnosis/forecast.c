@@ -32,8 +32,7 @@ static char *write_time(time_t now, double distance_s) {
     return cli_copy(text);
 }
 
-/* Returns the time at which the process had this uptime, as text. The caller frees it. */
-static char *write_moment(const struct look *look, double uptime_s) {
+char *forecast_write_moment(const struct look *look, double uptime_s) {
     double ago_s =
         look->model->uptime_s - uptime_s + samples_slept_since(look->input->samples, uptime_s);
     if (look->input->now_s)
@@ -53,7 +52,7 @@ static char *write_rate(double bytes_per_s, double seen_s, const char *sign) {
 void forecast_tell_rate(const struct look *look, struct finding *finding,
                         const struct forecast *forecast) {
     double seen_s = look->model->uptime_s - forecast->since_s;
-    char *since = write_moment(look, forecast->since_s);
+    char *since = forecast_write_moment(look, forecast->since_s);
     char *rate = write_rate(forecast->bytes_per_s, seen_s, forecast->rough ? "about " : "+");
     char *step = look_time(forecast->step_s);
     finding->rate = (struct finding_rate){.bytes_per_s = forecast->bytes_per_s,

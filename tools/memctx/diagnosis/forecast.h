@@ -23,6 +23,8 @@ struct forecast {
     double blocks, memory;
 };
 
+/* Returns the time at which the process had this uptime, as text. The caller frees it. */
+char *forecast_write_moment(const struct look *look, double uptime_s);
 /* Fills in the finding's verdict, since, and rate. */
 void forecast_tell_rate(const struct look *look, struct finding *finding,
                         const struct forecast *forecast);

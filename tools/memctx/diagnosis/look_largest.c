@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "diagnosis/look.h"
+#include "diagnosis/arrival.h"
 
 #define HELD_MIN (8 * MIB) /* a process that uses less has no large holder */
 #define HELD_PART 10       /* a holder has at least 1/HELD_PART of the memory in use */
@@ -65,6 +65,7 @@ void look_for_largest(const struct look *look) {
             cli_format("%s, %.0f %%, in %" PRId64 " chunk%s%s", look_bytes(finding->bytes),
                        100 * finding->ratio, chunks, chunks == 1 ? "" : "s", by);
         free(by);
+        finding->since = arrival_tell(look, suspect);
         findings->largest[findings->largest_count++] = *finding;
     }
     free(list.list);

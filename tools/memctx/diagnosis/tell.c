@@ -264,7 +264,8 @@ static void print_largest(const struct findings_input *input, const struct findi
     for (size_t i = 0; i < findings->largest_count; i++) {
         const struct finding *finding = &findings->largest[i];
         char *before = line, *place = write_place(input->model, finding);
-        line = cli_format("%s%s %s%s", before, i == 0 ? ":" : ";", finding->evidence, place);
+        line = cli_format("%s%s %s%s%s%s", before, i == 0 ? ":" : ";", finding->evidence, place,
+                          finding->since ? ", " : "", finding->since ? finding->since : "");
         free(place);
         free(before);
     }

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "diagnosis/arrival.h"
+#include "diagnosis/forecast.h"
 #include "diagnosis/garbage.h"
 #include "diagnosis/origin.h"
 
@@ -229,6 +231,28 @@ static void tell_doubt(struct finding *finding, const struct growth *growth, siz
     }
 }
 
+/* Says how long the growth took, and since when it lasts. A program that had nothing to do at the
+ * first looks began to grow later. */
+static void tell_when(const struct look *look, struct finding *finding,
+                      const struct blame_suspect *suspect, const struct growth *growth) {
+    const struct sample *samples = look->input->samples->samples;
+    bool idle = growth->kind != TREND_WAVES && growth->beside == 0 && growth->even_end == 0;
+    size_t begin = idle ? arrival_find_begin(look, suspect) : 0;
+    double begin_s = samples[begin].uptime_s;
+    char *time = look_time(begin > 0 ? look->model->uptime_s - begin_s : growth->seconds);
+    finding->verdict = cli_format("growth of %s in %s", look_bytes(growth->bytes), time);
+    if (begin > 0) {
+        char *since = forecast_write_moment(look, begin_s);
+        char *step = look_time(samples[begin + 1].uptime_s - begin_s);
+        finding->since = cli_format("%s, or up to %s later", since, step);
+        free(since);
+        free(step);
+    } else {
+        finding->since = cli_format("at least %s ago", time);
+    }
+    free(time);
+}
+
 struct finding *tell_growth(struct look *look, const struct rule *rule, enum severity severity,
                             const struct blame_suspect *suspect, const struct growth *growth) {
     size_t intervals = look->input->samples->count - 1;
@@ -240,13 +264,10 @@ struct finding *tell_growth(struct look *look, const struct rule *rule, enum sev
     char *count = chunks > 0
                       ? cli_format("%" PRId64 " chunk%s and ", chunks, chunks == 1 ? "" : "s")
                       : cli_copy("");
-    char *time = look_time(growth->seconds);
     finding->overshadows = severity > SEVERITY_INFO;
-    finding->verdict = cli_format("growth of %s in %s", look_bytes(growth->bytes), time);
-    finding->since = cli_format("at least %s ago", time);
+    tell_when(look, finding, suspect, growth);
     finding->sure = how_sure(growth, intervals);
     tell_doubt(finding, growth, intervals);
-    free(time);
     /* the mean of the whole time, which the text names; growth->a_day may be a later rate */
     double mean = growth->seconds > 0 ? (double)growth->bytes / growth->seconds * 86400 : 0;
     char *a_day = look_a_day(mean, growth->seconds);
