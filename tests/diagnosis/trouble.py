@@ -124,3 +124,43 @@ def postgres_after_a_large_sort():
         after = harness.rss_kib(backend)
         check(after < before + (40 << 10), f"resident: {before} KiB before, {after} KiB after")
         return f"{before} KiB before, {after} KiB after; {found['findings'][0]['evidence']}"
+
+
+FREED_BY_MAIN = """
+import queue, sys, threading
+kept, wanted, made = [], queue.Queue(), queue.Queue()
+def work():
+    while wanted.get():
+        kept.extend(bytearray(b"x") * 100000 for _ in range(1500))
+        made.put(True)
+threading.Thread(target=work, daemon=True).start()
+for line in sys.stdin:
+    if line == "make\\n":
+        wanted.put(True), made.get()
+    else:
+        kept.clear()
+    print("done", flush=True)
+"""
+
+
+@test
+def a_peak_that_another_thread_freed():
+    """The peak of a path is not known if another thread freed its chunks. Then the finding about a
+    past peak names no path and says why, unless a mark shows what the path held."""
+    with runtime_dir() as directory, Target(["/usr/bin/python3", "-c", FREED_BY_MAIN], directory,
+                                            MEMCTX_CONTROL="eager") as target:
+        for marked in (False, True):
+            check_equal(target.ask("make"), "done", "make")
+            target.wait_socket()
+            if marked:
+                check_equal(run_cli("mark", target.pid, env=target.cli_env).returncode, 0, "mark")
+            check_equal(target.ask("drop"), "done", "drop")
+            # the memory goes back to the kernel some time after the frees
+            peak = harness.wait_until(
+                lambda: next((one for one in doctor(target)["findings"]
+                              if one["id"] == "past-peak"), None), "the finding")
+            told = "the call path is the one that shrank most" in peak["sure"]
+            check_equal((bool(peak["path"]), "call path held" in peak["evidence"], told),
+                        (marked, marked, marked), f"a path: {peak}")
+            check_equal("a path that several threads used is not known" in peak["sure"],
+                        not marked, peak["sure"])

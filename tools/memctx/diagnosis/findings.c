@@ -186,6 +186,16 @@ static void look_for_freelist(struct look *look, const struct rule *rule) {
                   cli_format("returns %s at once", look_bytes(back)));
 }
 
+/* Returns the most bytes that the context of these figures is known to have had. Its own peak is
+ * not known if several threads used it. */
+static int64_t highest_of(const struct look *look, size_t number) {
+    const struct samples *samples = look->input->samples;
+    int64_t highest = model_tame(look_totals(look, number).peak_requested_bytes);
+    for (size_t i = 0; i < samples->count; i++)
+        highest = larger(highest, samples->samples[i].rows[number].requested_bytes);
+    return highest;
+}
+
 static void look_for_past_peak(struct look *look, const struct rule *rule) {
     const struct model *model = look->model;
     /* The kernel's peak includes what memctx itself used at that time, which is not known. */
@@ -200,7 +210,7 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
         const struct model_totals self = look_totals(look, i);
         if (model_figures_at(model, i)->context == 0)
             continue; /* the root's peak is the peak of the whole process */
-        above[i] = larger(0, model_tame(self.peak_requested_bytes) - self.requested_bytes);
+        above[i] = larger(0, highest_of(look, i) - self.requested_bytes);
     }
     look_blame(look, &blame, above, (peak - now) / 4);
     struct finding *finding =
@@ -217,6 +227,10 @@ static void look_for_past_peak(struct look *look, const struct rule *rule) {
                                       : "; at its own peak, this call path held ",
         blame.count > 0 ? look_bytes(blame.suspects[0].figure) : "",
         blame.count > 0 ? " more than now" : "");
+    if (blame.count == 0)
+        finding->sure = "certain for the peak; no single call path is known to have caused it, and "
+                        "the peak of a path that several threads used is not known; marks would "
+                        "show what such a path held (memctx set TARGET marks=10m,24)";
     finding->action = cli_format("memctx dump %s --flat --sort peak", look->input->target);
     blame_free(&blame);
     free(above);
