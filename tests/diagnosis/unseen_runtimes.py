@@ -249,7 +249,7 @@ for (let round = 0; round < 6; round++) {
 def unseen_buffers_of_node():
     """Buffers that survive full garbage collections are a leak, however few bytes they have.
     Without such collections, buffers of dead objects grow alike, so doctor only says that it may go
-    on."""
+    on. The next step leads to the objects that own the buffers."""
     for bound, collects, alarm in ((0, 1, True), (1, 1, False), (1, 0, False), (0, 0, False)):
         script = NODE_BUFFERS.replace("BOUND", str(bound)).replace("COLLECTS", str(collects))
         with runtime_dir() as directory, Target([installed("node"), "--expose-gc", "-e", script],
@@ -259,6 +259,10 @@ def unseen_buffers_of_node():
                   for one in found if one["severity"] in ALARMING]
         check_equal(alarms, [("growth", True)] if alarm else [],
                     f"bound {bound}, collects {collects}: {found}")
+        if alarm:
+            check(found[0]["action"].startswith(f"kill -USR1 {target.pid}, then open chrome:") and
+                  "Objects of JavaScript own this memory" in found[0]["advice"],
+                  f"the next step: {found[0]}")
 
 
 NODE_STARTS = """

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* origin.c - recognises memory of languages by the names of functions and modules; see origin.h. It
- * knows Java, Go, Python and the interpreters that is_interpreter lists. */
+ * knows Java, V8, Go, Python and the interpreters that is_interpreter lists. */
 #include "diagnosis/origin.h"
 
 #include <fnmatch.h>
@@ -19,6 +19,21 @@ bool origin_is_java(const struct look *look, const struct finding *finding) {
             return true;
     }
     return false;
+}
+
+bool origin_is_javascript(const struct look *look, const struct finding *finding) {
+    const struct model *model = look->model;
+    struct who_step step = {.context = WIRE_NONE};
+    if (finding->example != WIRE_NONE)
+        step = who_first(model, finding->example);
+    while (step.context != WIRE_NONE && who_kind_of(model, step) != WHO_MEANS)
+        step = who_next(model, step);
+    if (step.context == WIRE_NONE || !who_has_name(model, step))
+        return false;
+    const struct model_frame *frame = model->contexts[step.context].frame;
+    const char *name = frame->names->functions[step.function].name;
+    return strncmp(name, "v8::", strlen("v8::")) == 0 ||
+           strncmp(name, "node::", strlen("node::")) == 0;
 }
 
 /* True if a function on the path has a name with this word. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * origin.h - tells whether memory was allocated for Java, Go, a script, by libraries, or by the
- * dynamic loader.
+ * origin.h - tells whether memory was allocated for Java, JavaScript, Go, a script, by libraries,
+ * or by the dynamic loader.
  *
  * Doctor's advice depends on it: the call paths of such memory show the functions of a virtual
  * machine, an interpreter or a library, and not the code that the user wrote.
@@ -14,6 +14,9 @@
 /* True if Java code allocated the finding's chunks, through a native method. Such a path leads
  * through code that the virtual machine compiled, which has no names. */
 bool origin_is_java(const struct look *look, const struct finding *finding);
+/* True if V8, or node for V8, allocated the finding's chunks: objects of JavaScript own them, such
+ * as a Buffer. False for the chunks of a module in C that a script calls. */
+bool origin_is_javascript(const struct look *look, const struct finding *finding);
 /* True if the dynamic loader itself allocated all of the suspect's chunks, for dlopen. It loads no
  * file twice, so these chunks have a bound. */
 bool origin_is_loader(const struct look *look, const struct blame_suspect *suspect);

@@ -162,6 +162,10 @@ static char *what_is_next(const struct look *look, const struct finding *finding
     if (origin_is_java(look, finding) && look_may_act(look->model))
         return cli_format("jcmd %" PRId64 " GC.class_histogram, twice, some time apart",
                           look->model->pid);
+    if (origin_is_javascript(look, finding) && look_may_act(look->model))
+        return cli_format("kill -USR1 %" PRId64
+                          ", then open chrome://inspect in Chromium: Memory, Heap snapshot",
+                          look->model->pid);
     return look_closer(look, "dump", " --flat", finding);
 }
 
@@ -182,6 +186,13 @@ static const char *advice_for(const struct look *look, const struct finding *fin
                "was not closed. The call path shows the native method that they called, but no "
                "Java method. A histogram of classes tells which objects become more as these "
                "chunks do; close these objects, or give the collection that keeps them a limit.";
+    if (origin_is_javascript(look, finding))
+        return "Objects of JavaScript own this memory, such as a Buffer. The call path shows "
+               "functions "
+               "of V8, but no function of the script. Two heap snapshots, some time apart, show "
+               "which "
+               "objects became more, and which objects refer to them; remove these references, or "
+               "give the container that keeps them a limit.";
     if (origin_is_go(look, suspect))
         return "Code of Go allocated this memory with C.CString, C.CBytes or C.malloc, so Go does "
                "not collect it. The call path shows no function of Go. Search the source for these "
