@@ -30,6 +30,8 @@ def sleeper():
 def help_and_version():
     text = succeed("--help")
     check_equal(re.findall(r"^  (\w+) ", text, re.M), VERBS, "verbs in the help")
+    first = re.findall(r"memctx (\w+)", text.split("Start a program, and find it:")[0])
+    check_equal([word for word in first if word in VERBS], ["run", "doctor"], "where to begin")
     check(re.fullmatch(r"memctx \d+\.\d+\.\d+\n", succeed("--version")), "version")
     for verb in VERBS:
         text = succeed(verb, "--help")

@@ -43,7 +43,9 @@ static char *help_text(void) {
     fprintf(text,
             "usage: memctx VERB [ARGUMENTS]\n\n"
             "memctx runs unmodified programs on an allocator that knows which call path holds\n"
-            "which memory, and shows this while the programs run.\n");
+            "which memory, and shows this while the programs run.\n\n"
+            "Start a program with memctx run -- PROGRAM. Then memctx doctor PROGRAM says who\n"
+            "holds the memory, since when, and what to do.\n");
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
         fprintf(text, "\n%s:\n", groups[i].title);
         for (size_t k = 0; k < GROUP_VERBS_MAX && groups[i].names[k]; k++) {
