@@ -90,6 +90,9 @@ def hold(case, function, chunks):
         held = re.search(r"in (\d+) chunks", largest["evidence"])
         check(held and abs(int(held[1]) - chunks) <= 100, f"{chunks} chunks: {largest['evidence']}")
         check(largest["evidence"] in text.replace("\n", " "), text)
+        since = r"(held since before|came after|.* more than at) \d\d:\d\d:\d\d"
+        check(re.match(since, largest["since"]), largest["since"])
+        check(re.search(rf"\), {since}", text.replace("\n", " ")), text)
         check(re.search(rf"who holds .*\b{function}\b", text.replace("\n", " ")), text)
         check_equal(" of 48 threads" in largest["evidence"], case == "workers",
                     largest["evidence"])

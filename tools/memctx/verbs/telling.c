@@ -104,6 +104,7 @@ void telling_write_largest(struct json_writer *json, const struct model *model,
         json_put_integer(json, "bytes", finding->bytes);
         json_put_decimal(json, "ratio", finding->ratio);
         json_put_text(json, "evidence", finding->evidence);
+        json_put_text(json, "since", finding->since); /* null: there was no earlier look */
         json_put_close(json, '}');
     }
     json_put_close(json, ']');
