@@ -91,8 +91,8 @@ def shape_one_of_three_chunks_stays():
 def shape_growth_that_may_be_a_cache_says_so():
     """Even growth of which nothing was freed is no critical finding in the first ten minutes; the
     finding says when to look again. If a part of the chunks was freed, it is critical."""
-    def found_of(step, change=None):
-        found, _ = looked(rows([step * second for second in EVEN[:5]], (10, 20, 30, 40, 50)),
+    def found_of(step, change=None, sizes=(10, 20, 30, 40, 50)):
+        found, _ = looked(rows([step * second for second in EVEN[:len(sizes)]], sizes),
                           change=change, rss_bytes=20 << 20)
         return found[0]["severity"], found[0]["evidence"]
 
@@ -109,6 +109,10 @@ def shape_growth_that_may_be_a_cache_says_so():
         severity, evidence = found_of(step, change)
         check_equal(severity, "critical", evidence)
         check("look again" not in evidence, evidence)
+    # a program that had nothing to do at first
+    for change, wanted in ((much, "warning"), (much_thrice, "critical")):
+        severity, evidence = found_of(1, change, (10, 10, 10, 10, 20, 30, 40, 50))
+        check_equal((severity, "look again" in evidence), (wanted, wanted == "warning"), evidence)
 
 
 @test

@@ -20,6 +20,8 @@
 #define ALIKE 0.05 /* keeps_alike: the share that is kept differs by at most this part */
 /* growth has begun once a path has grown by 1/BEGUN_PART of all its growth */
 #define BEGUN_PART 16
+/* at most 1/FREED_PART of the new chunks of growth with pauses were freed */
+#define FREED_PART 64
 /* count_per_thread compares chunks with threads only if there are at least THREADS_MIN new threads,
  * and at most PER_THREAD new chunks for each of them */
 #define THREADS_MIN 4
@@ -579,8 +581,16 @@ bool growth_made_chunks_larger(const struct growth *growth) {
     return growth->chunks <= 0 || growth->bytes / growth->chunks > LARGER * growth->mean_bytes;
 }
 
+/* True if hardly anything of the growth was freed: what looks like dips are pauses, as those of a
+ * program that had nothing to do at first. */
+static bool only_pauses(const struct growth *growth) {
+    return growth->kind == TREND_STEADY ||
+           (growth->kind == TREND_DIPS &&
+            growth->allocs - growth->chunks <= growth->chunks / FREED_PART);
+}
+
 bool growth_may_be_filling(const struct growth *growth) {
-    return growth->kind == TREND_STEADY && growth->even_end == 0 && growth->seconds < FILLS_S &&
+    return only_pauses(growth) && growth->even_end == 0 && growth->seconds < FILLS_S &&
            growth->per_thread == 0 && !growth_made_chunks_larger(growth) &&
            growth->allocs / growth->chunks <= 1;
 }

@@ -56,8 +56,8 @@ bool growth_made_chunks_larger(const struct growth *growth);
  * cache or a table that is being filled. */
 #define FILLS_S 600.0
 /* True if the growth may be that of a cache or a table that is being filled: it was watched for a
- * short time, is steady, and nearly every chunk stays. A path that frees most of its chunks and
- * keeps some is more likely a leak. */
+ * short time, is steady or had pauses, and nearly every chunk stays. A path that frees most of its
+ * chunks and keeps some is more likely a leak. */
 bool growth_may_be_filling(const struct growth *growth);
 
 #endif
