@@ -208,6 +208,20 @@ def cxx_names():
 
 
 @test
+def cxx_name_that_is_too_long_to_read():
+    """A mangled name of some 300 bytes, whose readable form would have more bytes than any machine,
+    stays mangled. Without -g, because the compiler writes readable names into debug information."""
+    with scratch() as where:
+        program = os.path.join(where, "doubling")
+        tool("g++", "-O2", os.path.join(SOURCES, "doubling.cc"), "-o", program)
+        dump = dump_of(program)
+        name = path_of_size(dump, 1111)[0]["function"]
+        check((name or "").startswith("_Z4fillI4Both"), f"a name that is too long: {name}")
+        check_equal(path_of_size(dump, 2222)[0]["function"],
+                    "void fill<Both<Both<int, int>, Both<int, int> > >(int)", "a short name")
+
+
+@test
 def rust_names():
     if shutil.which("rustc") is None:
         raise Skip("no rustc")
