@@ -151,6 +151,9 @@ def frag_of_a_recording():
             check((done.returncode, done.stdout) == (1, "") and "a recording holds no single pages"
                   in done.stderr, f"{option}: {done}")
         check_same_ledger(path)
+        tables = json.loads(run_cli("dump", path, "--json").stdout)["ledger"]
+        check(tables["metadata_used"] < tables["metadata_mapped"], f"tables: {tables}")
+        check_equal(lines["metadata_bytes"], tables["metadata_used"], "tables in the ledger")
         for at, _, _ in moments_of(data):
             patch(data, at, pages_at, bytes(8))
         with open(path, "wb") as file:

@@ -49,10 +49,15 @@ static struct free_bytes free_in(const struct model *model, uint8_t kind) {
     return sum;
 }
 
+/* Returns the resident bytes of memctx's tables. If they are not known, as in a recording, returns
+ * the bytes in use; the mappings of the tables also have room that was never touched. */
+static int64_t tables_bytes(const struct wire_ledger *ledger) {
+    return model_tame(ledger->metadata_resident != WIRE_UNKNOWN ? ledger->metadata_resident
+                                                                : ledger->metadata_used);
+}
+
 int64_t memory_own_bytes(const struct wire_ledger *ledger) {
-    int64_t tables = ledger->metadata_resident != WIRE_UNKNOWN ? ledger->metadata_resident
-                                                               : ledger->metadata_used;
-    return model_tame(tables) + model_tame(ledger->control_bytes);
+    return tables_bytes(ledger) + model_tame(ledger->control_bytes);
 }
 
 int64_t memory_own_most(const struct wire_ledger *ledger) {
@@ -145,9 +150,7 @@ void memory_make_ledger(const struct model *model, struct memory_ledger *ledger)
                  wire->segments_resident == WIRE_UNKNOWN
                      ? 0
                      : model_tame(wire->segments_resident) + unheld - segments);
-    add_line(ledger, "metadata_bytes", "tables of memctx",
-             wire->metadata_resident == WIRE_UNKNOWN ? model_tame(wire->metadata_mapped)
-                                                     : model_tame(wire->metadata_resident));
+    add_line(ledger, "metadata_bytes", "tables of memctx", tables_bytes(wire));
     add_line(ledger, "control_bytes", "control thread of memctx", model_tame(wire->control_bytes));
     if (model->has_mappings)
         add_mappings(model, ledger);
