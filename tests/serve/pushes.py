@@ -24,7 +24,7 @@ import pprof_file
 from clients import children
 from harness import PATIENCE_S, Skip, check, check_equal, run_cli, runtime_dir, test, wait_until
 from profiles_and_findings import of, valid
-from serving import OWN_NAME, Metrics, free_port, ignore_hangup, served
+from serving import OWN_NAME, Metrics, free_port, ignore_hangup, named, served
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
@@ -423,6 +423,39 @@ def words_that_are_refused():
             check(done.returncode == 2 and message in done.stderr,
                   f"{words}: {done.returncode} {done.stderr}")
         check_equal(push(target, 999999999, *where).returncode, 3, "no such process")
+
+
+def has_library(pid):
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as file:
+        return "libmemctx.so" in file.read()
+
+
+@test
+def more_processes_than_one_command_takes_are_told():
+    """Of 203 processes the command takes 200. A message and a metric tell how many are left out."""
+    name = f"{OWN_NAME}-many"
+    with contextlib.ExitStack() as stack:
+        runtime = stack.enter_context(runtime_dir())
+        program = stack.enter_context(named(
+            harness.build_program("tests/serve/served.c", flags=["-O0"]), name))
+        processes = []
+        for _ in range(203):
+            process = stack.enter_context(subprocess.Popen(
+                [program], env=harness.preloaded_env(XDG_RUNTIME_DIR=runtime),
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL))
+            stack.callback(process.kill)
+            processes.append(process)
+        wait_until(lambda: all(has_library(process.pid) for process in processes), "their start")
+        url, got = stack.enter_context(sink())
+        done = run_cli("push", "--match", name, "--pushgateway", url, "--once",
+                       env=harness.clean_env(XDG_RUNTIME_DIR=runtime), timeout_s=PATIENCE_S)
+    check_equal((done.returncode, len(got)), (0, 1), f"the push: {done.stderr}")
+    metrics = Metrics(got[0][3].decode())
+    check_equal((metrics.one("memctx_serve_processes"), metrics.one("memctx_serve_processes_cut")),
+                (200, 3), "processes that are served, and that are not")
+    check_equal(done.stderr, "memctx: one command takes at most 200 processes, but 203 fit; the "
+                "rest is left out; start a second command, and choose different processes for both "
+                "with --match\n", "message")
 
 
 @test

@@ -170,6 +170,15 @@ static void visit_wanted(struct refresh *refresh) {
             visit_process((pid_t)pid, refresh);
 }
 
+static void tell_cut(struct fleet *fleet) {
+    if (fleet->cut == 0 || fleet->cut_told)
+        return;
+    cli_warn("one command takes at most %d processes, but %zu fit; the rest is left out; start a "
+             "second command, and choose different processes for both with --match",
+             FLEET_MAX, FLEET_MAX + fleet->cut);
+    fleet->cut_told = true;
+}
+
 void fleet_refresh(struct fleet *fleet) {
     struct refresh refresh = {.fleet = fleet};
     struct process_facts own;
@@ -191,6 +200,7 @@ void fleet_refresh(struct fleet *fleet) {
     /* ended processes were dropped first, so that new processes can get their numbers */
     for (size_t i = 0; i < refresh.count; i++)
         add_process(fleet, &refresh.fresh[i]);
+    tell_cut(fleet);
     free(refresh.fresh);
 }
 

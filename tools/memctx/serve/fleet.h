@@ -45,13 +45,15 @@ struct fleet {
     struct fleet_wanted wanted;
     struct fleet_process *processes[FLEET_MAX];
     size_t count;
-    size_t cut; /* number of processes that are not served, because FLEET_MAX others are */
+    size_t cut;    /* number of processes that are not served, because FLEET_MAX others are */
+    bool cut_told; /* the user knows that there are such processes */
     /* start_ticks[word]: start time of the process, if the word is a pid; 0: not found yet */
     uint64_t *start_ticks;
     struct search search;
 };
 
-/* Finds new processes and drops those that have ended. */
+/* Finds new processes and drops those that have ended. Prints a message when there are more than
+ * FLEET_MAX for the first time. */
 void fleet_refresh(struct fleet *fleet);
 /* Asks every process for its figures. */
 void fleet_ask(struct fleet *fleet, int64_t now_ms);
