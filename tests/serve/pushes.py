@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -472,6 +473,54 @@ def a_process_that_ends_during_the_round_is_no_failure():
         out, errors = process.communicate(timeout=PATIENCE_S)
         check_equal((process.returncode, out, errors),
                     (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
+
+
+# Executes a program as the first process of a pid namespace, with a second process that nobody
+# waits for. When the first one ends, the kernel holds it, without memory, until somebody does.
+HELD_AT_THE_END = """
+import ctypes, os, signal, sys
+if ctypes.CDLL(None).unshare(0x20000000) != 0:  # CLONE_NEWPID
+    print("refused", flush=True)
+elif os.fork() == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+else:
+    os.fork()
+signal.pause()
+"""
+
+
+@test
+def a_process_that_is_ending_is_no_failure():
+    """As above, but the kernel still holds the second process when push wants to ask it: it has no
+    memory any more, and its state is not that of an ended process."""
+    with runtime_dir() as runtime, served(runtime, OWN_NAME) as first, sink() as (url, got), \
+            named(harness.build_program("tests/serve/served.c", flags=["-O0"]), OWN_NAME) as path, \
+            harness.Target([sys.executable, "-c", HELD_AT_THE_END, path], runtime) as holder:
+        if holder.hear() != "ready":
+            raise Skip("this user may not make a pid namespace")
+        wait_until(lambda: len(children(holder.pid)) == 2, "both processes")
+        second, other = sorted(map(int, children(holder.pid)))
+        with contextlib.ExitStack() as stack:
+            stack.callback(os.kill, other, signal.SIGKILL)
+            if first.pid > second:
+                raise Skip("the kernel gives low pids again, and push asks by rising pids")
+            process = stack.enter_context(running(first, OWN_NAME, "--once", "--parca", url))
+            stack.callback(process.kill)
+            wait_until(lambda: children(process.pid) or process.poll() is not None,
+                       "the profile of the first one", step_s=0.001)
+            process.send_signal(signal.SIGSTOP)
+            os.kill(second, signal.SIGKILL)
+            wait_until(lambda: not has_memory(second), "the end of its memory")
+            process.send_signal(signal.SIGCONT)
+            out, errors = process.communicate(timeout=PATIENCE_S)
+    check_equal((process.returncode, out, errors),
+                (0, "sent 1, retried 0, dropped 0, failed 0\n", ""), "push")
+    check_equal(len(got), 1, "requests")
+
+
+def has_memory(pid):
+    with open(f"/proc/{pid}/maps", "rb") as file:
+        return file.read(1) != b""
 
 
 @test

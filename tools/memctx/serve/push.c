@@ -114,12 +114,13 @@ static const char *find_failure(struct job *job) {
 }
 
 /* Returns true if the process has ended since the round began. Another process may have its pid by
- * now, and the profile may be of that process. */
+ * now, and the profile may be of that process. A process that ends has no memory before its state
+ * says so. */
 static bool has_ended(const struct fleet_process *process) {
     struct process_facts now;
     bool unknown, there = process_read_known(process->facts.pid, &now, &unknown);
     return there ? now.start_ticks != process->facts.start_ticks || now.state == 'Z' ||
-                       now.state == 'X'
+                       now.state == 'X' || process_find_library(&now) == PROCESS_NO_MEMORY
                  : !unknown;
 }
 
