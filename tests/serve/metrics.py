@@ -148,6 +148,10 @@ def odd_names_are_escaped():
                     "not UTF-8")
         check_equal(metrics.one("memctx_context_requested_bytes", kind="named", context=odd), 123,
                     odd)
+        target.ask("named ")
+        metrics = server.metrics()
+        check_equal(metrics.one("memctx_context_requested_bytes", kind="named",
+                                context="[unnamed]"), 123, "the empty name")
         longest = max(len(value) for _, value in metrics.labels())
         check_equal(longest, 128, "length of the longest label")
 

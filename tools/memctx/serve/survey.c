@@ -66,10 +66,12 @@ void survey_add(struct survey *survey, const struct wire_context *context,
                                      .allocs = model_tame(sums->allocs),
                                      .contexts = sums->live_chunks > 0};
     add_figures(&survey->all, &figures, 1);
-    if (context->kind != WIRE_KIND_NAMED || !label || label[0] == '\0') {
+    if (context->kind != WIRE_KIND_NAMED) {
         add_path(survey, context->id, &figures);
         return;
     }
+    if (!label || label[0] == '\0') /* the word of put_frame in model/frames.c */
+        label = "[unnamed]";
     struct survey_name *slot = find_name(survey, label);
     if (!slot->name) {
         if (survey->name_count == NAMES_MAX)
