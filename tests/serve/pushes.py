@@ -321,7 +321,9 @@ def a_pushgateway_gets_metrics():
             return answer.read().decode()
         return None
 
-    with served() as target, subprocess.Popen([program, f"--web.listen-address=127.0.0.1:{port}"],
+    # Debian's Pushgateway reads the metrics of the last one from a file, unless it gets no file
+    with served() as target, subprocess.Popen([program, f"--web.listen-address=127.0.0.1:{port}",
+                                               "--persistence.file="],
                                               stdout=subprocess.DEVNULL,
                                               stderr=subprocess.DEVNULL) as gateway:
         try:
