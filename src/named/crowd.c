@@ -38,8 +38,29 @@ static void spare_member(uint32_t number) {
     spare_members = number;
 }
 
-static struct named *crowd_of_member(uint32_t number) {
+struct named *crowd_of_member(uint32_t number) {
     return named_at((uint32_t)tree_node(load_relaxed(&member_at(number)->crowd))->address);
+}
+
+static uint32_t grown_place(uint64_t chunk) {
+    return (uint32_t)tree_node((uint32_t)(chunk >> MEMBER_ID_SHIFT))->address;
+}
+
+uint32_t crowd_parent(uint32_t number) {
+    uint64_t chunk = load_acquire(&member_at(number)->chunk);
+    uint32_t grown = member_state(chunk) == MEMBER_GROWN ? grown_place(chunk) : 0;
+    if (grown && named_at(grown)->member) /* else crowd_grow moves the child in a moment */
+        return grown;
+    return NAMED_MEMBER | number;
+}
+
+/* Moves the children of a member that has grown to its place. Under region_lock. */
+static void move_children(uint32_t number, uint32_t place) {
+    for (uint32_t child; (child = *member_children(number));) {
+        named_unlink_child(child, NAMED_MEMBER | number);
+        named_link_child(child, place);
+        store_release(&named_at(child)->parent, place);
+    }
 }
 
 /* Called when a context that grew from a member ends. If the context has answered the last request
@@ -78,9 +99,7 @@ static uint32_t member_alive(memctx_t handle) {
 struct named *named_grown(memctx_t handle) {
     uint32_t number = member_alive(handle);
     uint64_t chunk = number ? load_acquire(&member_at(number)->chunk) : 0;
-    return member_state(chunk) == MEMBER_GROWN
-               ? named_at((uint32_t)tree_node((uint32_t)(chunk >> MEMBER_ID_SHIFT))->address)
-               : NULL;
+    return member_state(chunk) == MEMBER_GROWN ? named_at(grown_place(chunk)) : NULL;
 }
 
 struct named *named_crowd_of(memctx_t handle) {
@@ -144,7 +163,7 @@ static uint32_t member_new(void) {
         return 0;
     struct member **block = &member_blocks[number / MEMBERS_PER_BLOCK];
     if (!*block) {
-        struct member *fresh = meta_alloc(MEMBERS_PER_BLOCK * sizeof *fresh);
+        struct member *fresh = meta_alloc(MEMBERS_PER_BLOCK * MEMBER_ALL_BYTES);
         if (!fresh)
             return 0;
         store_release(block, fresh);
@@ -248,6 +267,7 @@ struct named *crowd_grow(memctx_t handle, struct named *crowd) {
     lock_take(&region_lock);
     if (made) {
         named->member = number & (MEMBER_VIEW - 1);
+        move_children(number, place);
         /* The place may hold the answer of an earlier context to the crowd's last request. */
         keep_answer(named, crowd);
         named->done = 0;

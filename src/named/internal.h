@@ -52,6 +52,11 @@ memctx_t crowd_create_member(const struct heap *heap, struct named *crowd);
 /* Makes a member grow into a context with a place. The caller is the crowd's owner, or holds the
  * lock of the crowd's heap. NULL: out of memory. */
 struct named *crowd_grow(memctx_t handle, struct named *crowd);
+/* Returns the crowd of a member, which may have grown. */
+struct named *crowd_of_member(uint32_t number);
+/* Returns what named.parent holds in a new child that another thread than the owner makes below a
+ * member. Under region_lock. */
+uint32_t crowd_parent(uint32_t number);
 /* Gives up the member number of a context that grew from a member and ends. Under region_lock. */
 void crowd_end_grown(struct named *named, uint32_t number);
 

@@ -44,8 +44,17 @@ static uint32_t new_place(void) {
 
 /* --- the tree of live contexts, under region_lock -------------------------------------------- */
 
+/* `parent` is as in named.parent. */
 static uint32_t *children_of(uint32_t parent) {
+    if (parent & NAMED_MEMBER)
+        return member_children(parent & ~NAMED_MEMBER);
     return parent ? &named_at(parent)->first_child : &first_top;
+}
+
+/* Returns the parent of a context that is given, and returned, as in named.parent. */
+static uint32_t parent_of(uint32_t at) {
+    return at & NAMED_MEMBER ? crowd_of_member(at & ~NAMED_MEMBER)->made_below
+                             : named_at(at)->parent;
 }
 
 static uint32_t *next_of(uint32_t link) {
@@ -79,7 +88,7 @@ void named_unlink_child(uint32_t link, uint32_t parent) {
 void named_set_parent(uint32_t place, uint32_t parent) {
     bool below = false;
     lock_take(&region_lock);
-    for (uint32_t at = parent; at && !below; at = named_at(at)->parent)
+    for (uint32_t at = parent; at && !below; at = parent_of(at))
         below = at == place;
     if (!below) {
         named_unlink_child(named_link(place), named_at(place)->parent);
@@ -134,13 +143,17 @@ struct kind *named_kind_of(uint32_t place) {
     return kinds_get(named_at(place)->made_below, named_at(place)->name);
 }
 
-/* Takes a place for a new context and links it below its parent. The context is not alive yet. 0:
- * out of memory. */
-static uint32_t take_place(uint32_t parent, const char *name) {
+/* Takes a place for a new context of the kind `above`, `name`, and links the place below `member`,
+ * which is or was a member of another thread's crowd, or below `above` if `member` is 0. The
+ * context is not alive yet. 0: out of memory. */
+static uint32_t take_place(uint32_t above, uint32_t member, const char *name) {
     lock_take(&region_lock);
-    uint32_t place = named_take_place(kinds_get(parent, name));
-    if (place)
+    uint32_t parent = member ? crowd_parent(member) : above;
+    uint32_t place = named_take_place(kinds_get(above, name));
+    if (place) {
+        named_at(place)->parent = parent;
         named_link_child(place, parent);
+    }
     lock_release(&region_lock);
     return place;
 }
@@ -240,22 +253,27 @@ struct view *context_view_kept(struct heap *heap, const void *chunk) {
 
 memctx_t named_create(struct heap *heap, memctx_t parent, const char *name,
                       enum memctx_policy policy, unsigned flags, bool plain) {
-    struct named *over = named_find(parent);
+    /* named_crowd_of is called first: if another thread lets its member grow between the two calls,
+     * named_find finds the context that the member has become. */
+    struct named *over = named_crowd_of(parent);
+    bool is_member = over != NULL;
+    over = over ? over : named_find(parent);
     if (policy >= sizeof placements || !name || flags & ~MEMCTX_FLAGS)
         return NULL;
-    if (parent && !over && !named_crowd_of(parent))
+    if (parent && !over)
         named_misused("memctx_create", parent, "was deleted, so it cannot be a parent");
-    if (parent && !over && !(over = named_mine_of_crowd(heap, parent, "memctx_create")))
+    bool mine = !over || over->heap == heap;
+    if (is_member && mine && !(over = named_mine_of_crowd(heap, parent, "memctx_create")))
         return NULL;
     uint32_t above = over ? (uint32_t)tree_node(over->context)->address : 0;
-    struct named *crowd =
-        plain && policy == MEMCTX_ASET && (!over || over->heap == heap) && !options.check
-            ? crowd_of_kind(heap, above, name)
-            : NULL;
+    struct named *crowd = plain && policy == MEMCTX_ASET && mine && !options.check
+                              ? crowd_of_kind(heap, above, name)
+                              : NULL;
     memctx_t member = crowd ? crowd_create_member(heap, crowd) : NULL;
     if (member)
         return member;
-    uint32_t place = take_place(above, name);
+    uint32_t is_one = mine ? 0 : named_place(parent) & NAMED_MEMBER;
+    uint32_t place = take_place(above, is_one ? named_place(parent) & ~NAMED_MEMBER : 0, name);
     if (!place)
         return NULL;
     struct named *named = named_at(place);
@@ -304,7 +322,11 @@ bool named_limit_reached(uint32_t context, size_t bytes) {
 
 memctx_t named_first_child(memctx_t handle) {
     const struct named *named = named_find(handle);
-    uint32_t child = named ? load_acquire(&named->first_child) : 0;
+    uint32_t child = 0;
+    if (named)
+        child = load_acquire(&named->first_child);
+    else if (named_place(handle) & NAMED_MEMBER)
+        child = load_acquire(member_children(named_place(handle) & ~NAMED_MEMBER));
     return child ? named_handle(child) : NULL;
 }
 

@@ -48,7 +48,10 @@ struct named {
     uint32_t context;    /* id of the context's node; 0: none yet */
     struct heap *heap;   /* the heap of the thread that owns the context */
     struct view *view;   /* counters of the context in that heap */
-    uint32_t parent;     /* place of the parent; 0: none */
+    /* Place of the parent, or the number of a member that has not grown, with NAMED_MEMBER; 0:
+     * none.
+     */
+    uint32_t parent;
     union {
         uint32_t first_child; /* named_link of the first child; 0: none */
         uint32_t members;     /* in a crowd: number of members that have not grown */

@@ -9,7 +9,7 @@
  * but one small chunk makes the member grow: it becomes an ordinary context (named/named.h). A
  * member's chunk stands in the pages that the thread's contexts of PLACE_APART share; the block's
  * record holds the number of the member in place of the number of a view. Cannot do: hold a second
- * chunk, a policy, terms, a limit, children.
+ * chunk, a policy, terms, a limit, children that its owner makes.
  *
  * Cost: 24 bytes a context. The common free (api/fast.h) leaves frees of such chunks to
  * page_kinds.h.
@@ -43,6 +43,10 @@ struct member {
     uint32_t next, prev;
 };
 _Static_assert(sizeof(struct member) == 24, "as the header says");
+/* Behind the members of a block: for each of them that has not grown, the place of its first child;
+ * 0: none. Only other threads than the owner make such children, because they may not let the
+ * member grow. These words stay untouched, and take no memory, in most programs. */
+#define MEMBER_ALL_BYTES (sizeof(struct member) + sizeof(uint32_t))
 /* The two lowest bits of member.chunk are the state, which says what the other bits hold. */
 enum member_state {
     /* The chunk is alive. The word holds its address, and its requested bytes from bit
@@ -62,6 +66,10 @@ INTERNAL uint32_t member_count; /* atomic: lower numbers were used; number 0 mea
 
 INLINE struct member *member_at(uint32_t number) {
     return &load_acquire(&member_blocks[number / MEMBERS_PER_BLOCK])[number % MEMBERS_PER_BLOCK];
+}
+INLINE uint32_t *member_children(uint32_t number) {
+    struct member *block = load_acquire(&member_blocks[number / MEMBERS_PER_BLOCK]);
+    return (uint32_t *)(block + MEMBERS_PER_BLOCK) + number % MEMBERS_PER_BLOCK;
 }
 INLINE enum member_state member_state(uint64_t chunk) {
     return (enum member_state)(chunk & 3);

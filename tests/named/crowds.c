@@ -72,6 +72,60 @@ static void check_freed(int i, uint64_t allocs) {
     CHECK(stats.peak_bytes >= (uint64_t)(4 + i % 500) || !allocs);
 }
 
+/* Makes a child below a member of another thread. */
+static void *make_child(void *of) {
+    memctx_t child = make(of, "child"), second = memctx_create(of, "child", MEMCTX_BUMP);
+    CHECK(second && memctx_parent(child) == of && memctx_parent(second) == of);
+    CHECK(memctx_alloc(child, 100) && !memctx_give(child));
+    memctx_delete(second);
+    return child;
+}
+
+static int count_visit(memctx_t context, int depth, void *visits) {
+    int *seen = visits;
+    CHECK(depth < 3 && memctx_name(context));
+    seen[depth]++;
+    return 0;
+}
+
+/* Other threads make children below members. Some of the members have grown before, some grow
+ * afterwards, and some never grow. */
+static void children_of_members(void) {
+    memctx_t children[CROWD];
+    struct memctx_stats stats;
+    gather();
+    for (int i = CROWD - 300; i < CROWD; i++) {
+        if (i % 3 == 0)
+            memctx_set_identifier(crowd[i], "grown");
+        children[i] = run_thread(make_child, crowd[i]);
+        CHECK(memctx_parent(children[i]) == crowd[i]);
+    }
+    int seen[3] = {0};
+    CHECK(!memctx_walk(handed, count_visit, seen));
+    CHECK(seen[0] == 1 && seen[1] == CROWD && seen[2] == 300);
+    for (int i = CROWD - 300; i < CROWD; i++) {
+        CHECK(!memctx_take(children[i]));
+        if (i % 3 == 1) {
+            memctx_get_stats(crowd[i], &stats);
+            CHECK(stats.children == 1 && stats.chunks == 1);
+        }
+        CHECK(memctx_parent(children[i]) == crowd[i] && !memctx_is_empty(children[i]));
+        if (i % 4 == 0)
+            memctx_delete(children[i]);
+        else if (i % 4 == 1)
+            memctx_set_parent(children[i], handed);
+        if (i % 5 == 0)
+            memctx_reset(crowd[i]);
+        else
+            memctx_delete(crowd[i]);
+    }
+    memset(seen, 0, sizeof seen);
+    CHECK(!memctx_walk(handed, count_visit, seen));
+    CHECK(seen[1] == CROWD - 300 + 60 + 75 && !seen[2]);
+    memctx_delete(handed);
+    handed = NULL;
+}
+
 /* A member that is used for anything but its first chunk becomes an ordinary context. Its handle
  * stays valid. */
 static void members_become_contexts(void) {
@@ -253,6 +307,7 @@ static void crowd_serves(void) {
 
 const struct use_case cases_of_crowds[] = {
     USE_CASE(crowds),
+    USE_CASE(children_of_members),
     USE_CASE(crowd_left_behind),
     USE_CASE(crowd_changes_hands),
     USE_CASE(crowd_serves),
