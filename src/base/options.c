@@ -64,26 +64,19 @@ static const struct option *find(const char *text, char end_mark, const char **r
 
 /* Parses "N", "NK", "NM", "NG" or "N%". A percentage becomes a negative number. */
 static bool parse_size(const struct option *option, const char *text, int64_t *value) {
-    static const char units[] = "KMG";
     char digits[24];
-    size_t length = text_length(text), unit = 0;
-    if (!length || length >= sizeof digits)
+    size_t length = text_length(text);
+    if (!length || text[length - 1] != '%')
+        return text_to_number(text, value) && *value >= option->minimum &&
+               *value <= option->maximum;
+    if (length > sizeof digits)
         return false;
-    __builtin_memcpy(digits, text, length + 1);
-    char last = to_upper(digits[length - 1]);
-    while (units[unit] && units[unit] != last)
-        unit++;
-    if (last == '%' || units[unit])
-        digits[length - 1] = 0;
-    if (!text_to_number(digits, value) || *value < 0 || *value > option->maximum)
+    __builtin_memcpy(digits, text, length - 1);
+    digits[length - 1] = 0;
+    if (!text_to_number(digits, value) || *value > PERCENT_MAX)
         return false;
-    if (last == '%') {
-        *value = -*value;
-        return *value < 0 && *value >= -PERCENT_MAX;
-    }
-    for (unit = units[unit] ? unit + 1 : 0; unit; unit--)
-        *value = *value > option->maximum ? *value : *value << 10;
-    return *value >= option->minimum && *value <= option->maximum;
+    *value = -*value;
+    return *value < 0;
 }
 
 static bool parse(const struct option *option, const char *text, int64_t *value) {

@@ -176,6 +176,32 @@ Test(options, set_live_ones_only) {
     cr_assert_eq(options.depth, 17);
 }
 
+Test(options, sizes_are_numbers_with_a_unit_or_a_percentage) {
+    static const struct {
+        const char *assignment;
+        int64_t value; /* 0: refused */
+    } cases[] = {
+        {"tables=65536", 65536}, {"tables=64k", 65536},
+        {"tables=4M", 4 << 20},  {"tables=1024G", 1L << 40},
+        {"tables=1%", -1},       {"tables=50%", -50},
+        {"tables=65535", 0},     {"tables=1025G", 0},
+        {"tables=4KK", 0},       {"tables=1MK", 0},
+        {"tables=0%", 0},        {"tables=51%", 0},
+        {"tables=%", 0},         {"tables=5%%", 0},
+        {"tables=4K%", 0},       {"tables=-5%", 0},
+        {"tables=", 0},          {"tables=K", 0},
+        {"tables=1e6", 0},       {"tables=000000000000000000000005%", 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct text answer = text_new(sizeof buffer - 1);
+        enum option_result want = cases[i].value ? OPTION_SET : OPTION_BAD_VALUE;
+        cr_assert_eq(options_set(cases[i].assignment, &answer), want, "\"%s\": %s",
+                     cases[i].assignment, buffer);
+        if (cases[i].value)
+            cr_assert_eq(options.tables, cases[i].value, "\"%s\"", cases[i].assignment);
+    }
+}
+
 Test(options, description_has_a_line_of_five_fields_for_each) {
     struct text text = text_new(sizeof buffer - 1);
     options_describe(&text);
