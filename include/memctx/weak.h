@@ -16,13 +16,14 @@
 #elif !defined MEMCTX_WEAK_H
 #define MEMCTX_WEAK_H
 
-/* Code that is not position-independent (-fno-pie) would find the value 0 for a weak symbol even if
- * the library is preloaded. __noplt__ makes gcc read the address of a function from the global
- * offset table, which the dynamic linker fills in. */
+/* A weak symbol must not be hidden, or its value is 0 even if the library is preloaded; it would be
+ * hidden where the program has #pragma GCC visibility push(hidden). Code that is not
+ * position-independent (-fno-pie) would find the value 0, too. __noplt__ makes gcc read the address
+ * of a function from the global offset table, which the dynamic linker fills in. */
 #if defined __GNUC__ && !defined __clang__ && __GNUC__ >= 6
-#define MEMCTX_WEAK __attribute__((__weak__, __noplt__))
+#define MEMCTX_WEAK __attribute__((__weak__, __visibility__("default"), __noplt__))
 #else
-#define MEMCTX_WEAK __attribute__((__weak__))
+#define MEMCTX_WEAK __attribute__((__weak__, __visibility__("default")))
 #endif
 
 #ifdef __cplusplus
