@@ -98,7 +98,8 @@ enum memctx_policy {
      * chunks that die in the order in which they were allocated. */
     MEMCTX_GENERATION,
     /* Like MEMCTX_GENERATION, but the context keeps no empty page except the current one. Suits
-     * chunks that all die at once. The fastest policy, and the one that needs the least memory. */
+     * chunks that all die at once. The fastest policy. Needs the least memory, except for chunks of
+     * various sizes below about 150 bytes. */
     MEMCTX_BUMP,
     /* Like MEMCTX_ASET, but slower and larger: a list links all chunks. The baseline of
      * experiments, with which the other policies are compared. */
@@ -107,7 +108,9 @@ enum memctx_policy {
 
 /* A function that the library calls once, when its context is next reset or deleted, before any
  * chunk is freed. The caller owns this struct and keeps it valid until the call; a chunk of the
- * context itself is a good place. This struct never gets further fields. */
+ * context itself is a good place. If longjmp or an exception leaves the function, the reset or
+ * delete ends there: the context keeps its chunks, and the next reset or delete calls the functions
+ * that were not called yet. This struct never gets further fields. */
 struct memctx_callback {
     void (*function)(void *argument);
     void *argument;
@@ -118,8 +121,9 @@ struct memctx_callback {
  * `bytes`, the library calls `function` with the context and the size of the request. If the
  * function returns nonzero, the library tries the allocation once more; otherwise, or when
  * `function` is NULL, the allocation fails with ENOMEM. During the call `function` is not called
- * again, unless the function itself sets a limit. The caller owns this struct and keeps it valid as
- * long as the context has the limit. */
+ * again, unless the function itself sets a limit. If longjmp or an exception leaves the function,
+ * the limit holds, but the function is not called again until the next memctx_set_limit. The caller
+ * owns this struct and keeps it valid as long as the context has the limit. */
 struct memctx_limit {
     uint64_t bytes; /* 0: no limit */
     int (*function)(memctx_t context, size_t bytes, void *argument);
@@ -139,7 +143,8 @@ enum memctx_flag {
      * most 16000 such chunks, including freed chunks that are still inaccessible; further chunks
      * have no guard. */
     MEMCTX_GUARDED = 2,
-    /* The context uses pages of 64 KiB instead of 16 KiB. For contexts that hold many pages. */
+    /* The context uses pages of 64 KiB instead of 16 KiB, also for chunks of less than 1 KiB. For
+     * contexts that hold many pages. */
     MEMCTX_LARGE_PAGES = 4
 };
 /* Every flag of enum memctx_flag. */

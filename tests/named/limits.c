@@ -4,6 +4,7 @@
 #include "use.h"
 
 #include <errno.h>
+#include <setjmp.h>
 #include <stdlib.h>
 
 static char *to_give_up[8];
@@ -66,6 +67,31 @@ static void limits_with_empty_promises(void) {
     CHECK(chunk && !calls);
     CHECK(!memctx_alloc(context, 6000) && errno == ENOMEM && calls == 1);
     CHECK(!realloc(chunk, 12000) && errno == ENOMEM && calls == 2);
+    memctx_delete(context);
+}
+
+/* A function that is left by longjmp, as by the error handling of a database. */
+static jmp_buf out_of_limit;
+static int jump(memctx_t context, size_t bytes, void *calls) {
+    ++*(int *)calls;
+    CHECK(context && bytes == 2000);
+    longjmp(out_of_limit, 1);
+}
+
+static void limits_left_by_longjmp(void) {
+    static int calls;
+    static struct memctx_limit limit = {1000, jump, &calls};
+    memctx_t context = make(NULL, "limited");
+    CHECK(!memctx_set_limit(context, &limit));
+    for (volatile int round = 1; round <= 3; round++) {
+        if (!setjmp(out_of_limit))
+            CHECK(!memctx_alloc(context, 2000)); /* this call does not return */
+        CHECK(calls == round);
+        /* the function is not called again, but the limit holds */
+        CHECK(!memctx_alloc(context, 2000) && errno == ENOMEM && calls == round);
+        CHECK(memctx_alloc(context, 100));
+        CHECK(!memctx_set_limit(context, &limit));
+    }
     memctx_delete(context);
 }
 
@@ -142,6 +168,7 @@ static void limits(void) {
 
 const struct use_case cases_of_limits[] = {
     USE_CASE(limits),
+    USE_CASE(limits_left_by_longjmp),
     USE_CASE(limits_that_change),
     USE_CASE(limits_with_empty_promises),
     USE_CASE(limits_of_what_is_gone),

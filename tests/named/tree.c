@@ -3,6 +3,7 @@
 #include "use.h"
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,30 @@ static char order[16];
 static void note(void *argument) {
     strcat(order, argument);
     free(malloc(1000)); /* the callback runs in the middle of a reset and may allocate */
+}
+
+/* A callback that is left by longjmp: the reset stops there, and a further one goes on. */
+static jmp_buf out_of_callback;
+static void jump(void *nothing) {
+    CHECK(!nothing);
+    longjmp(out_of_callback, 1);
+}
+
+static void callbacks_left_by_longjmp(void) {
+    static char name[] = "1";
+    static struct memctx_callback first = {note, name, NULL}, last = {jump, NULL, NULL};
+    memctx_t top = make(NULL, "top"), child = make(top, "child");
+    CHECK(memctx_alloc(top, 100) && memctx_alloc(child, 100));
+    memctx_add_callback(child, &first);
+    memctx_add_callback(child, &last);
+    order[0] = 0;
+    if (!setjmp(out_of_callback)) {
+        memctx_delete(top);
+        CHECK(!"memctx_delete returned");
+    }
+    CHECK(!*order && !memctx_is_empty(top) && !memctx_is_empty(child));
+    memctx_delete(top);
+    CHECK(!strcmp(order, "1"));
 }
 
 static void callbacks(void) {
@@ -224,6 +249,7 @@ static void children_of_other_threads(void) {
 const struct use_case cases_of_tree[] = {
     USE_CASE(children_of_other_threads),
     USE_CASE(callbacks),
+    USE_CASE(callbacks_left_by_longjmp),
     USE_CASE(tree),
     USE_CASE(long_chain),
     USE_CASE(made_by_callbacks),
