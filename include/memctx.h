@@ -17,9 +17,10 @@
  * libmemctx.so defines when it is preloaded (`memctx run`). Without the library there are no
  * contexts: memctx_create returns NULL, the functions that allocate, resize and free chunks call
  * malloc, realloc and free, and the other functions do nothing, at the price of one load and one
- * compare. A program that needs memctx_reset to free must ask memctx_is_active first. Code that
- * clang compiles with -fno-pie, that any compiler compiles with -fno-pie -mcmodel=large, or that is
- * linked statically, never finds the library.
+ * compare. If the program has a malloc of its own, such as that of a sanitizer, there are no
+ * contexts either. A program that needs memctx_reset to free must ask memctx_is_active first. Code
+ * that clang compiles with -fno-pie, that any compiler compiles with -fno-pie -mcmodel=large, or
+ * that is linked statically, never finds the library.
  *
  * Every function accepts NULL for a context. NULL means "no context"; a function that would change
  * a context then does nothing.
@@ -182,10 +183,10 @@ struct memctx_stats {
 
 /* Returns 1 when libmemctx.so is the allocator of this process, else 0. Any thread. */
 MEMCTX_INLINE int memctx_is_active(void) {
-    return memctx_version != 0;
+    return memctx_version && memctx_version() != 0;
 }
-/* Returns the version of the running library, such as "0.2.0"; NULL without the library. The text
- * stays valid as long as the process runs. Any thread. */
+/* Returns the version of the running library, such as "0.2.0"; NULL when memctx_is_active returns
+ * 0. The text stays valid as long as the process runs. Any thread. */
 MEMCTX_INLINE const char *memctx_library_version(void) {
     return memctx_version ? memctx_version() : NULL;
 }
@@ -207,8 +208,8 @@ MEMCTX_INLINE int memctx_library_version_number(void) {
  * dumps. A program should have few names, such as "request", and tell contexts of one name apart by
  * memctx_set_identifier: each pair of a name and a parent takes about 400 bytes as long as the
  * process runs, and there can be about a million such pairs. Returns NULL when memory is short,
- * when there are too many such pairs, when the library does not know the policy, or when the
- * library is absent. */
+ * when there are too many such pairs, when the library does not know the policy, or when
+ * memctx_is_active returns 0. */
 MEMCTX_NONNULL(2)
 MEMCTX_INLINE MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
                                                      enum memctx_policy policy) {

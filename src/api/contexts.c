@@ -79,7 +79,7 @@ static bool limit_is_known(const struct memctx_limit *limit, size_t bytes) {
 
 static memctx_t create(memctx_t parent, const char *name, enum memctx_policy policy,
                        const struct memctx_options *with) {
-    struct heap *heap = context_enter();
+    struct heap *heap = memctx_version() ? context_enter() : NULL;
     if (!heap)
         return NULL;
     memctx_t made = named_create(heap, parent, name, policy, with ? with->flags : 0, !with);

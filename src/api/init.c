@@ -33,8 +33,31 @@
 #define MEMCTX_VERSION "unknown"
 #endif
 
+#ifdef MEMCTX_UNIT
+static bool malloc_is_ours(void) {
+    return true;
+}
+#else
+/* True if the malloc that the program calls takes its chunks from this library's malloc. */
+NOINLINE static bool malloc_comes_here(void) {
+    void *chunk = malloc(1);
+    bool ours = chunk && segment_page_of(chunk);
+    free(chunk);
+    return ours;
+}
+
+/* True if the program calls this library's malloc, perhaps through the malloc of another library.
+ * Else the program's free would not know the chunks of contexts. */
+static bool malloc_is_ours(void) {
+    static bool known; /* atomic: the answer is true */
+    if (!load_relaxed(&known) && (rebind_malloc_is_ours((uintptr_t)&malloc) || malloc_comes_here()))
+        store_release(&known, true);
+    return load_relaxed(&known);
+}
+#endif
+
 EXPORT const char *memctx_version(void) {
-    return MEMCTX_VERSION;
+    return malloc_is_ours() ? MEMCTX_VERSION : NULL;
 }
 
 EXPORT int memctx_do_version_number(void) {
@@ -212,10 +235,7 @@ static bool malloc_is_passed_on(void) {
     const char *file = rebind_other_malloc((uintptr_t)&malloc);
     if (!file || !text_has(file, "/") || rebind_other_has_constructors((uintptr_t)&malloc))
         return false;
-    void *chunk = malloc(1);
-    bool ours = chunk && segment_page_of(chunk);
-    free(chunk);
-    return ours;
+    return malloc_comes_here();
 }
 
 /* False in a program that has more rights than its caller, who set the environment: a program with
