@@ -206,10 +206,11 @@ MEMCTX_INLINE int memctx_library_version_number(void) {
  * not reset or delete `parent` before the new context is deleted. `name` is copied. If a context of
  * this name and parent was deleted before, the new context takes over the deleted one's line in
  * dumps. A program should have few names, such as "request", and tell contexts of one name apart by
- * memctx_set_identifier: each pair of a name and a parent takes about 400 bytes as long as the
- * process runs, and there can be about a million such pairs. Returns NULL when memory is short,
- * when there are too many such pairs, when the library does not know the policy, or when
- * memctx_is_active returns 0. */
+ * memctx_set_identifier: each pair of a name and a parent takes memory as long as the process runs,
+ * about 400 bytes if its contexts are small and have the policy MEMCTX_ASET, else 1.6 to 2.4 KiB.
+ * There can be about a million such pairs. Returns NULL when memory is short, when there are too
+ * many such pairs, when the library does not know the policy, or when memctx_is_active returns 0.
+ */
 MEMCTX_NONNULL(2)
 MEMCTX_INLINE MEMCTX_MUST_USE memctx_t memctx_create(memctx_t parent, const char *name,
                                                      enum memctx_policy policy) {
