@@ -439,6 +439,31 @@ static void marked_together(void) {
     mark_together(2048 << 10, 256 << 10);
 }
 
+/* Makes OS pages of a block read-only before it is freed: all of them, the first or the last. The
+ * block is larger than all freed blocks only after realloc. In glibc's heap, the chunk `beside`
+ * keeps it from growing where it is. */
+static void mark_ends(size_t least, size_t step) {
+    for (size_t way = 0; way < 3; way++) {
+        size_t size = least + way * step;
+        malloc_trim(0); /* so that glibc's heap has no room for the block */
+        free(malloc(size - step / 2));
+        unsigned char *block = malloc(least / 4 * 3);
+        void *beside = malloc(2000);
+        CHECK(block && beside && (block = realloc(block, size)), "no memory");
+        uintptr_t first = ((uintptr_t)block + 4095) & ~4095UL;
+        uintptr_t last = (((uintptr_t)block + size) & ~4095UL) - 4096;
+        uintptr_t at = way == 2 ? last : first, end = (way == 1 ? first : last) + 4096;
+        CHECK(!mprotect((void *)at, end - at, PROT_READ), "way %zu: the kernel refused", way);
+        free_and_take_again(block, size);
+        free(beside);
+    }
+}
+
+static void marked_ends(void) {
+    mark_ends(256 << 10, 64 << 10);
+    mark_ends(2048 << 10, 256 << 10);
+}
+
 /* A filter of system calls may end the process at mremap, which glibc's free does not call. */
 static void free_under_filter(void) {
     void *block = malloc(256 << 10);
@@ -485,5 +510,5 @@ CHECK_MAIN({"calloc-dirty-small", calloc_dirty_small}, {"calloc-dirty-large", ca
            {"realloc-huge", realloc_huge}, {"realloc-shrink-returns", realloc_shrink_returns},
            {"protected-large", protected_large}, {"marked-large", marked_large},
            {"marked-first", marked_first}, {"marked-moved", marked_moved},
-           {"marked-together", marked_together}, {"free-under-filter", free_under_filter},
-           {"usable-size", usable_size})
+           {"marked-together", marked_together}, {"marked-ends", marked_ends},
+           {"free-under-filter", free_under_filter}, {"usable-size", usable_size})

@@ -281,6 +281,24 @@ MUTANTS = {
     "mappings-freed-first-are-not-asked-for": (
         "src/segment/huge_cache.c", "is_small && !(header->flags & PAGE_LARGEST)", "is_small",
         ["content-marked-first"]),
+    "spans-are-not-examined": (
+        "src/region/large.c", "page->flags = segment_largest(page->slices * SLICE_BYTES);",
+        "page->flags = 0;", ["content-marked-together", "content-marked-ends"]),
+    "spans-that-grew-are-not-examined": (
+        "src/region/large.c", "        page->flags |= segment_largest(slices * SLICE_BYTES);\n", "",
+        ["content-marked-ends"]),
+    "mappings-that-grew-are-not-examined": (
+        "src/segment/huge.c", "    header->flags |= segment_largest(mapped);\n", "",
+        ["content-marked-ends"]),
+    "spans-are-examined-from-their-start": (
+        "src/segment/span_cache.c", "(start - OS_PAGE_BYTES, bytes + OS_PAGE_BYTES)",
+        "(start, bytes)", ["content-marked-ends"]),
+    "the-end-of-a-span-is-not-examined": (
+        "src/segment/span_cache.c", "(start - OS_PAGE_BYTES, bytes + OS_PAGE_BYTES)",
+        "(start - OS_PAGE_BYTES, bytes)", ["content-marked-ends"]),
+    "spans-are-examined-under-a-filter": (
+        "src/segment/span_cache.c", "if (load_relaxed(&os_restricted)) /* a filter",
+        "if (!start) /* a filter", ["content-free-under-filter"]),
     "guards-in-freed-mappings-stay": (
         "src/os/memory.c",
         "    OS_CALL(SYS_madvise, start, bytes, MADV_GUARD_REMOVE, 0, 0, 0);\n", "",
