@@ -257,6 +257,18 @@ MUTANTS = {
         "    kill((int)os_process_id(), 19);\n"
         "    sums_begin();\n    for (; id < count; id++, group = 0) {\n",
         ["invariant-8-never-stopped"]),
+    # --- recordings ---
+    "a-moment-has-room-for-its-last-entry-alone": (
+        "src/control/record_moment.c", "- (size_t)2 * ENTRY_MAX;", "- (size_t)ENTRY_MAX;",
+        ["unit:record_moment/has_room_for_forgotten_paths_behind_the_longest_entries"]),
+    "what-forgotten-paths-hold-is-lost": (
+        "src/control/record_moment.c",
+        "                recorder_add_held(&forgotten_held, held);\n", "                ;\n",
+        ["unit:record_moment/adds_up_what_forgotten_paths_hold"]),
+    "a-path-since-the-last-directory-is-forgotten": (
+        "src/control/record_moment.c", "watched->since > recorder->listed",
+        "watched->since >= recorder->listed",
+        ["unit:record_moment/lists_each_path_that_the_directory_has"]),
     # --- threads: faults that the model finds ---
     "announced-twice": (
         "src/region/remote.c", "    if (!head) {\n", "    {\n",

@@ -10,13 +10,9 @@
 
 #define FILLED 3
 
-/* Writes a moment with contexts whose ids have their meaning since these moments, after a directory
- * that moment 5 followed. Reads the ids and live bytes of its entries; returns their number. */
-static unsigned entries_of(const uint32_t since[FILLED], uint32_t *ids, int64_t *live_bytes) {
+/* Makes a recorder whose directory moment 5 followed, and which watches `count` contexts. */
+static void begin_recorder(uint32_t count) {
     char path[] = "/tmp/memctx-unit-XXXXXX";
-    struct walk walk = {0};
-    struct record_moment moment;
-    uint8_t bytes[256];
     int fd = mkstemp(path);
     cr_assert(fd >= 0);
     unlink(path);
@@ -25,19 +21,38 @@ static unsigned entries_of(const uint32_t since[FILLED], uint32_t *ids, int64_t 
     recorder->ring =
         (struct ring){.most = RECORD_RING_BYTES, .step = RECORD_RING_BYTES, .unit = RECORD_ALIGN};
     recorder->listed = 5;
-    recorder->count = FILLED;
+    recorder->count = count;
+    cr_assert(descriptors_hold(&recorder->file, fd));
+}
+
+/* Writes a moment and reads it back; `bytes` gets what follows the struct. Ends the recorder. */
+static struct record_moment written_moment(struct record_pages *pages, uint8_t *bytes,
+                                           size_t room) {
+    struct walk walk = {0};
+    struct record_moment moment;
+    recorder_write_moment(&walk, pages);
+    cr_assert_eq(recorder->moments, 1);
+    size_t at = RECORD_RING_AT + sizeof(struct record_block);
+    cr_assert_eq(pread(recorder->file.fd, &moment, sizeof moment, (off_t)at), sizeof moment);
+    cr_assert(pread(recorder->file.fd, bytes, room, (off_t)(at + sizeof moment)) > 0);
+    descriptors_let_go(&recorder->file);
+    free(recorder->tables);
+    free(recorder);
+    recorder = NULL;
+    return moment;
+}
+
+/* Writes a moment with contexts whose ids have their meaning since these moments. Reads the ids and
+ * live bytes of its entries; returns their number. */
+static unsigned entries_of(const uint32_t since[FILLED], uint32_t *ids, int64_t *live_bytes) {
+    uint8_t bytes[256];
+    begin_recorder(FILLED);
     for (uint32_t i = 0; i < FILLED; i++)
         recorder->tables->watched[i] = (struct watched){
             .id = 10 * (i + 1),
             .since = since[i],
             .sum = {.allocs = 1, .live_bytes = 1 << i, .requested_cum_bytes = 1 << i}};
-    cr_assert(descriptors_hold(&recorder->file, fd));
-    recorder_write_moment(&walk, NULL);
-    cr_assert_eq(recorder->moments, 1);
-    size_t at = RECORD_RING_AT + sizeof(struct record_block);
-    cr_assert_eq(pread(recorder->file.fd, &moment, sizeof moment, (off_t)at), sizeof moment);
-    cr_assert(pread(recorder->file.fd, bytes, sizeof bytes, (off_t)(at + sizeof moment)) > 0);
-    descriptors_let_go(&recorder->file);
+    struct record_moment moment = written_moment(NULL, bytes, sizeof bytes);
     const uint8_t *next = bytes;
     uint32_t id = 0;
     for (unsigned i = 0; i < moment.entries; i++) {
@@ -50,9 +65,6 @@ static unsigned entries_of(const uint32_t since[FILLED], uint32_t *ids, int64_t 
             (void)number_get(&next);
     }
     cr_assert_eq(next, bytes + moment.entry_bytes);
-    free(recorder->tables);
-    free(recorder);
-    recorder = NULL;
     return moment.entries;
 }
 
@@ -72,4 +84,54 @@ Test(record_moment, lists_each_path_that_the_directory_has) {
     cr_assert_eq(entries_of((const uint32_t[]){0, 1, 5}, ids, live_bytes), 3);
     for (uint32_t i = 0; i < FILLED; i++)
         cr_assert(ids[i] == 10 * (i + 1) && live_bytes[i] == 1 << i);
+}
+
+/* The entry of forgotten paths has what they hold in pages, too. */
+Test(record_moment, adds_up_what_forgotten_paths_hold) {
+    struct record_pages pages = {0};
+    uint8_t bytes[sizeof pages + 256];
+    begin_recorder(2);
+    for (uint32_t i = 0; i < 2; i++) {
+        recorder->tables->watched[i] = (struct watched){
+            .id = i + 1,
+            .since = 6,
+            .sum = {.allocs = 1, .live_bytes = 10, .requested_cum_bytes = 10, .views = 2}};
+        recorder->tables->held[i] = (struct record_held){.block_bytes = 16 << i,
+                                                         .reserved_bytes = 100 << i,
+                                                         .alone_bytes = 1000 << i,
+                                                         .alone_free_bytes = 10000 << i,
+                                                         .shared_free_bytes = 100000 << i};
+    }
+    struct record_moment moment = written_moment(&pages, bytes, sizeof bytes);
+    cr_assert_eq(moment.entries, 1);
+    const uint8_t *next = bytes + sizeof pages;
+    cr_assert_eq(number_get(&next) >> 2, RECORD_FORGOTTEN);
+    const int64_t numbers[] = {20, 2, 48 - 20, 300 - 48, 3000, 30000, 300000};
+    for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        cr_assert_eq(number_unfolded(number_get(&next)), numbers[i], "number %u", i);
+    cr_assert_eq(next, bytes + sizeof pages + moment.entry_bytes);
+}
+
+/* The longest entries fill the moment, and the entry of forgotten paths still has room. */
+Test(record_moment, has_room_for_forgotten_paths_behind_the_longest_entries) {
+    static uint8_t bytes[2 * MOMENT_BYTES];
+    struct record_pages pages = {0};
+    const int64_t large = INT64_MIN / 4;
+    begin_recorder(WATCHED_MAX);
+    for (uint32_t i = 0; i < WATCHED_MAX; i++) {
+        recorder->tables->watched[i] = (struct watched){.id = (i + 1) << 20,
+                                                        .since = i == 0 ? 6 : 5,
+                                                        .sum = {.allocs = large,
+                                                                .frees = 1,
+                                                                .live_bytes = large,
+                                                                .requested_cum_bytes = large,
+                                                                .views = 1,
+                                                                .peak_bytes = large}};
+        recorder->tables->held[i] = (struct record_held){
+            .alone_bytes = large, .alone_free_bytes = large, .shared_free_bytes = large};
+    }
+    struct record_moment moment = written_moment(&pages, bytes, sizeof bytes);
+    size_t used = sizeof(struct record_block) + sizeof moment + sizeof pages + moment.entry_bytes;
+    cr_assert(moment.entries < WATCHED_MAX && used <= MOMENT_BYTES, "%zu bytes", used);
+    cr_assert(used > MOMENT_BYTES - 200, "only %zu bytes", used);
 }
