@@ -196,6 +196,26 @@ MUTANTS = {
         "src/segment/purge.c", "segment_return_slices(purge->segment, k, end - k, true);",
         "segment_return_slices(purge->segment, k, end - k, false);",
         ["unit:segment/a_forked_child_takes_no_slice_with_content_for_zero"]),
+    "pagemap-tells-what-is-swapped": (
+        "src/os/pagemap.c", "#define ENTRY_PRESENT (1UL << 63)",
+        "#define ENTRY_PRESENT (1UL << 62)", ["unit:memory/both_ways_tell_the_resident_pages"]),
+    "what-pagemap-lacks-is-not-resident": (
+        "src/os/pagemap.c", "    return got == wanted;", "    return true;",
+        ["unit:memory/both_ways_tell_the_resident_pages"]),
+    "each-part-of-pagemap-is-the-first": (
+        "src/os/pagemap.c", "        start += count * OS_PAGE_BYTES;\n", "",
+        ["unit:memory/both_ways_tell_the_resident_pages",
+         "unit:memory/pages_of_files_are_dropped_and_changed_ones_stay"]),
+    "a-long-line-hides-the-next": (
+        "src/os/memory.c", "            take(context, line);\n            length = 0;",
+        "            take(context, line);\n            length -= length < sizeof line - 1 ? "
+        "length : 0;", ["unit:memory/lines_of_a_file_are_cut_off"]),
+    "freed-spans-are-not-noted": (
+        "src/segment/span_cache.c", "    if (bytes > load_relaxed(&segment_freed_most))\n",
+        "    if (!bytes)\n", ["unit:region/only_the_largest_chunks_are_examined"]),
+    "freed-mappings-are-not-noted": (
+        "src/segment/huge_cache.c", "if (is_small && offset == OS_PAGE_BYTES &&",
+        "if (!mapped &&", ["unit:region/only_the_largest_chunks_are_examined"]),
     "padding-before-a-mapping-stays": (
         "src/os/memory.c", "    if (aligned > start)\n"
                            "        os_unmap(start, (size_t)(aligned - start));\n", "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests of src/os: mappings, locks, the library's own memory. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <pthread.h>
@@ -127,6 +128,55 @@ Test(memory, pages_of_files_are_dropped_and_changed_ones_stay) {
     cr_assert_eq(pages[0], 0);
     munmap(pages, COUNT * 4096);
     fclose(file);
+}
+
+/* mincore and pagemap tell the same OS pages, also behind the part that one call reads. */
+Test(memory, both_ways_tell_the_resident_pages) {
+    enum { COUNT = 600 };
+    unsigned char by_mincore[COUNT], by_pagemap[COUNT];
+    char *pages = os_map(COUNT * OS_PAGE_BYTES);
+    cr_assert_eq(madvise(pages, COUNT * OS_PAGE_BYTES, MADV_NOHUGEPAGE), 0);
+    for (size_t i = 0; i < COUNT; i += 1 + i % 7)
+        pages[i * OS_PAGE_BYTES] = 1;
+    cr_assert(os_resident_vector(pages, COUNT * OS_PAGE_BYTES, by_mincore));
+    cr_assert(os_pagemap_vector((uintptr_t)pages, COUNT * OS_PAGE_BYTES, by_pagemap));
+    for (size_t i = 0; i < COUNT; i++)
+        cr_assert_eq(by_mincore[i] & 1, by_pagemap[i], "page %zu", i);
+    cr_assert_not(os_pagemap_vector(1UL << 60, OS_PAGE_BYTES, by_pagemap), "no such address");
+}
+
+Test(memory, only_a_whole_area_is_one_area) {
+    char *pages = os_map(8 * OS_PAGE_BYTES);
+    cr_assert(os_is_one_area(pages, 8 * OS_PAGE_BYTES));
+    cr_assert(os_is_one_area(pages + OS_PAGE_BYTES, OS_PAGE_BYTES));
+    os_protect(pages + 7 * OS_PAGE_BYTES, OS_PAGE_BYTES, false);
+    cr_assert(os_is_one_area(pages, 7 * OS_PAGE_BYTES));
+    cr_assert_not(os_is_one_area(pages, 8 * OS_PAGE_BYTES));
+    os_unmap(pages, OS_PAGE_BYTES);
+    cr_assert_not(os_is_one_area(pages, 2 * OS_PAGE_BYTES));
+}
+
+static void count_line(void *lengths, const char *line) {
+    int *length = *(int **)lengths;
+    *length = (int)strlen(line);
+    *(int **)lengths = length + 1;
+}
+
+/* A long line is cut off, and the next one is whole. A file that cannot be opened says why. */
+Test(memory, lines_of_a_file_are_cut_off) {
+    char path[] = "/tmp/memctx-lines-XXXXXX";
+    int lengths[4] = {-1, -1, -1, -1}, *next = lengths, fd = mkstemp(path);
+    cr_assert(fd >= 0);
+    dprintf(fd, "%063d\n%02000d\n\n%07d\nno end", 1, 2, 3);
+    close(fd);
+    cr_assert_eq(os_read_lines(path, count_line, &next), 0);
+    cr_assert_eq(next, lengths + 4);
+    cr_assert_eq(lengths[0], OS_LINE_BYTES - 1);
+    cr_assert_eq(lengths[1], OS_LINE_BYTES - 1);
+    cr_assert_eq(lengths[2], 0);
+    cr_assert_eq(lengths[3], 7);
+    unlink(path);
+    cr_assert_eq(os_read_lines(path, count_line, &next), -ENOENT);
 }
 
 /* Returns the size of this process's address space in OS pages, and maps no memory. */

@@ -409,6 +409,19 @@ Test(region, a_large_chunk_grows_within_its_memory) {
     cr_assert_eq(resizes_entry(heap, view, TABLES_UNCOUNTED)->counts.reallocs, 8000);
 }
 
+/* Once a chunk was freed, no chunk of its size is examined when it is freed (segment_largest). */
+Test(region, only_the_largest_chunks_are_examined) {
+    struct heap *heap = heap_new();
+    struct view *view = heap_view(heap, 9);
+    for (size_t size = LIBC_MAPS_BYTES; size <= 4UL << 20; size *= 2)
+        for (int turn = 0; turn < 2; turn++) {
+            void *chunk = region_alloc(heap, view, size, false);
+            cr_assert_eq((region_page_of(chunk)->flags & PAGE_LARGEST) != 0, turn == 0,
+                         "turn %d of %zu bytes", turn, size);
+            region_free(heap, chunk);
+        }
+}
+
 Test(region, what_grows_gets_room_to_grow) {
     struct heap *heap = heap_new();
     struct view *view = heap_view(heap, 9), *other = heap_view(heap, 10);
