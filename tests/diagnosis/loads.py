@@ -110,3 +110,52 @@ def load_that_explains_the_growth_or_does_not():
         found = judged(*figures)
         check_equal([title == "growth with the load" for _, title, _ in found], [follows],
                     f"{case}: {found}")
+
+
+def made(live, churn=0):
+    """Allocations of a path that frees `churn` records in each interval."""
+    return [live[0], *(max(0, now - before) + churn for before, now in zip(live, live[1:]))]
+
+
+FILL = [250, 500, 750, 1000]  # a cache fills, and then the program forgets records
+LEAKS = FILL + [1000 + 20 * number for number in range(1, 13)]
+SETTLES = [900 * (1 - math.exp(-number / 6)) + 250 * math.sin(number * math.pi / 2) + 300
+           for number in range(1, 26)]
+SLOTS = (400, 650, 800, 870, 905, 921, 930, 928, 935, 940, 931, 938, 942, 939, 945)
+EVENLY = [1000, *range(1000, 1040, 5)]
+STOPS, SLOWS = "growth that does not stop", "growth that slows down"
+SHAPES_WITH_LOAD = {  # case -> (title of the finding, None: no finding; live, allocations, seconds)
+    "words of a language": (SLOWS, [300 * math.sqrt(number) for number in range(1, 26)]),
+    "a cache and its waves settle": (SLOWS, SETTLES),
+    "a cache that is full after an interval": (SLOWS, (500, 1000, 1001, 1003, 1009, 1015), 1000),
+    "slots that are filled at random": (None, SLOTS, 900),
+    "waves that rose before": (None, (1, 300, 600, 900, 1100, *(
+        number for low in range(1250, 1300, 10) for number in (low + 50, low)))),
+    "waves with two low points":
+        (None, [200 + 50 * number - 260 * (number % 5 == 4) for number in range(13)]),
+    "waves of which the high points alone go on rising":
+        (None, [300 + 200 * (1 - math.exp(-number / 5)) + (100 + 12 * number) * (number % 3 == 1)
+                for number in range(24)]),
+    "waves of which the low points alone go on rising":
+        (STOPS, [600 + 500 * (1 - math.exp(-number / 4)) if number % 3 == 1 else 300 + 12 * number
+                 for number in range(24)]),
+    "a small but even leak": (STOPS, EVENLY, 300),
+    "the last look is in a dip": (STOPS, (*range(200, 800, 50), 740)),
+    "a full cache leaks": (STOPS, LEAKS),
+    # The leak becomes slower, in time or with the path's own allocations.
+    "a full cache leaks more and more slowly":
+        (SLOWS, LEAKS, 780, (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 15, 18, 21, 24, 27)),
+    "a full cache leaks less of what it allocates": (SLOWS, LEAKS, [1000] + 9 * [400] + 6 * [1600]),
+}
+
+
+@test
+def growth_whose_shape_tells_whether_it_stops():
+    """Waves, caches that are full, and leaks below them are told apart."""
+    for case, (title, live, *rest) in SHAPES_WITH_LOAD.items():
+        allocs, seconds = [*rest, None, None][:2]
+        if not isinstance(allocs, list):
+            allocs = made(live, allocs or 0)
+        found = judged(live, allocs, seconds)
+        check_equal([one for _, one, _ in found], [title] if title else [], f"{case}: {found}")
+        check_equal([alarm for alarm, _, _ in found], [title == STOPS] if title else [], case)
