@@ -439,11 +439,12 @@ static void marked_together(void) {
     mark_together(2048 << 10, 256 << 10);
 }
 
-/* Makes OS pages of a block read-only before it is freed: all of them, the first or the last. The
- * block is larger than all freed blocks only after realloc. In glibc's heap, the chunk `beside`
- * keeps it from growing where it is. */
+/* Makes OS pages of a block read-only before it is freed: all of them, the first or the last. In
+ * the last round, the first OS page is a guard (which older kernels refuse). The block is larger
+ * than all freed blocks only after realloc. In glibc's heap, the chunk `beside` keeps it from
+ * growing where it is. */
 static void mark_ends(size_t least, size_t step) {
-    for (size_t way = 0; way < 3; way++) {
+    for (size_t way = 0; way < 4; way++) {
         size_t size = least + way * step;
         malloc_trim(0); /* so that glibc's heap has no room for the block */
         free(malloc(size - step / 2));
@@ -453,7 +454,10 @@ static void mark_ends(size_t least, size_t step) {
         uintptr_t first = ((uintptr_t)block + 4095) & ~4095UL;
         uintptr_t last = (((uintptr_t)block + size) & ~4095UL) - 4096;
         uintptr_t at = way == 2 ? last : first, end = (way == 1 ? first : last) + 4096;
-        CHECK(!mprotect((void *)at, end - at, PROT_READ), "way %zu: the kernel refused", way);
+        if (way == 3)
+            madvise((void *)first, 4096, GUARD_INSTALL);
+        else
+            CHECK(!mprotect((void *)at, end - at, PROT_READ), "way %zu: the kernel refused", way);
         free_and_take_again(block, size);
         free(beside);
     }

@@ -53,6 +53,23 @@ MUTANTS = {
         "src/control/descriptors.c", "descriptors_are_own = leave_table",
         "descriptors_are_own = false && leave_table",
         ["invariant-8-descriptors-unseen"]),
+    "the-first-descriptor-stays-open": (
+        "src/control/descriptors.c", "for (int fd = first; fd < size", "for (int fd = first + 1; "
+        "fd < size", ["control:close-range-that-is-not-known"]),
+    "the-last-descriptor-stays-open": (
+        "src/control/descriptors.c", "for (int fd = first; fd < size", "for (int fd = first; "
+        "fd < size - 1", ["control:close-range-that-is-not-known"]),
+    "verbose-keeps-standard-input": (
+        "src/control/descriptors.c",
+        "    if (descriptors_are_own && errors) {\n        os_close(0);",
+        "    if (!errors) {\n        os_close(0);",
+        ["control:unshare-is-refused-in-a-container"]),
+    "a-full-disk-is-for-ever": (
+        "src/control/socket.c", "errno == ENOSPC || errno == EDQUOT", "errno == EDQUOT",
+        ["control:full-disk-has-no-room-for-a-socket"]),
+    "a-start-without-descriptors-is-the-last": (
+        "src/control/thread.c", "        permit_postpone();\n        control_resume();\n",
+        "        permit_postpone();\n", ["control:the-start-is-only-postponed"]),
     "the-socket-is-for-all": (
         "src/control/socket.c", "path.temporary.sun_path, 0600", "path.temporary.sun_path, 0666",
         ["invariant-7-modes"]),

@@ -296,6 +296,9 @@ MUTANTS = {
     "the-end-of-a-span-is-not-examined": (
         "src/segment/span_cache.c", "(start - OS_PAGE_BYTES, bytes + OS_PAGE_BYTES)",
         "(start - OS_PAGE_BYTES, bytes)", ["content-marked-ends"]),
+    "guards-in-freed-spans-stay": (
+        "src/segment/span_cache.c", "    os_remove_guards(start, bytes);\n", "",
+        ["content-marked-ends"]),
     "spans-are-examined-under-a-filter": (
         "src/segment/span_cache.c", "if (load_relaxed(&os_restricted)) /* a filter",
         "if (!start) /* a filter", ["content-free-under-filter"]),
