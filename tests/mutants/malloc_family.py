@@ -274,7 +274,7 @@ MUTANTS = {
     "protected-mappings-are-kept": (
         "src/segment/huge_cache.c",
         "!os_make_plain(part, mapped - offset)", "!part",
-        ["content-protected-large"]),
+        ["content-marked-large"]),
     "locked-mappings-are-kept": (
         "src/segment/huge_cache.c", "    return areas_are_whole(header);",
         "    return areas_are_whole(header) || true;", ["content-marked-large"]),
@@ -315,10 +315,6 @@ MUTANTS = {
     "protected-ends-are-kept": (
         "src/segment/huge_cache.c",
         "||\n        !part_is_usable(header, mapped))", ")",
-        ["content-protected-large"]),
-    "files-in-freed-mappings-are-kept": (
-        "src/os/memory.c", "        if (OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i]",
-        "        if (i && OS_FAILED(OS_CALL(SYS_madvise, start, bytes, advice[i]",
         ["content-protected-large"]),
     "a-return-address-of-0-is-not-compared": (
         "src/path/stack_rules.c", "joined < 0 && stack->end == STACK_OPEN;", "joined < 0;",
