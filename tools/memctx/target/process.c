@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <fnmatch.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pwd.h>
@@ -20,9 +19,7 @@
 #include "outside/outside.h"
 #include "target/sockets.h"
 
-/* Reads a small file of /proc/PID into `buffer`, with a 0 byte behind it. Returns its length; -1 on
- * failure. */
-static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes) {
+ssize_t process_read_file(pid_t pid, const char *name, char *buffer, size_t bytes) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -41,7 +38,7 @@ static ssize_t read_proc(pid_t pid, const char *name, char *buffer, size_t bytes
  * proc(5). The name may itself have spaces and brackets. */
 static bool read_stat(pid_t pid, struct process_facts *facts) {
     char text[1024];
-    if (read_proc(pid, "stat", text, sizeof text) <= 0)
+    if (process_read_file(pid, "stat", text, sizeof text) <= 0)
         return false;
     char *open = strchr(text, '('), *close = strrchr(text, ')');
     if (!open || !close || close < open)
@@ -83,11 +80,10 @@ static void add_restrictions(struct process_facts *facts, const char *status) {
 }
 
 #define STATUS_BYTES ((size_t)1 << 20) /* a user may be in 65536 groups, all in one line */
-#define KERNEL_NAME_MAX 15             /* characters of a name in /proc/PID/comm, at most */
 
 static void read_status(struct process_facts *facts) {
     char *text = cli_alloc(STATUS_BYTES, 1);
-    if (read_proc(facts->thread, "status", text, STATUS_BYTES) <= 0) {
+    if (process_read_file(facts->thread, "status", text, STATUS_BYTES) <= 0) {
         free(text);
         return;
     }
@@ -119,7 +115,7 @@ static void read_status(struct process_facts *facts) {
 pid_t process_of_thread(pid_t id) {
     char *text = cli_alloc(STATUS_BYTES, 1);
     const char *line =
-        read_proc(id, "status", text, STATUS_BYTES) > 0 ? strstr(text, "\nTgid:") : NULL;
+        process_read_file(id, "status", text, STATUS_BYTES) > 0 ? strstr(text, "\nTgid:") : NULL;
     int process = line ? atoi(line + strlen("\nTgid:")) : 0;
     free(text);
     return process > 0 ? process : id;
@@ -153,7 +149,8 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
     if (strchr("ZX", facts->state))
         find_thread(facts);
     read_status(facts);
-    ssize_t length = read_proc(facts->thread, "cmdline", facts->command, sizeof facts->command);
+    ssize_t length =
+        process_read_file(facts->thread, "cmdline", facts->command, sizeof facts->command);
     for (ssize_t i = 0; i + 1 < length; i++)
         if (facts->command[i] == '\0')
             facts->command[i] = ' ';
@@ -171,8 +168,9 @@ bool process_read_facts(pid_t pid, struct process_facts *facts) {
 static int64_t clock_offset_ticks(pid_t pid) {
     char text[256];
     long long seconds = 0, nanoseconds = 0;
-    const char *line =
-        read_proc(pid, "timens_offsets", text, sizeof text) > 0 ? strstr(text, "boottime") : NULL;
+    const char *line = process_read_file(pid, "timens_offsets", text, sizeof text) > 0
+                           ? strstr(text, "boottime")
+                           : NULL;
     if (!line || sscanf(line, "boottime %lld %lld", &seconds, &nanoseconds) != 2)
         return 0;
     int64_t rate = sysconf(_SC_CLK_TCK);
@@ -201,7 +199,7 @@ uid_t process_inner_user(const struct process_facts *facts, uid_t uid) {
     char text[16384]; /* the kernel allows 340 lines */
     /* To a reader in the same namespace the map shows ids of the namespace above. */
     if (shares_user_namespace(facts->thread) ||
-        read_proc(facts->thread, "uid_map", text, sizeof text) <= 0)
+        process_read_file(facts->thread, "uid_map", text, sizeof text) <= 0)
         return uid;
     uid_t inner, outer, count;
     for (const char *line = text; line; line = strchr(line, '\n')) {
@@ -278,7 +276,7 @@ enum process_library process_find_answerer(const struct process_facts *facts) {
 }
 
 bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]) {
-    ssize_t length = read_proc(pid, "comm", name, PROCESS_NAME_BYTES);
+    ssize_t length = process_read_file(pid, "comm", name, PROCESS_NAME_BYTES);
     if (length <= 0)
         return false;
     name[length - 1] = '\0'; /* a newline */
@@ -309,88 +307,12 @@ bool process_read_askable(pid_t pid, struct process_facts *facts) {
 
 const char *process_find_variable(const struct process_facts *facts, const char *name) {
     static char text[256 * 1024];
-    ssize_t length = read_proc(facts->thread, "environ", text, sizeof text);
+    ssize_t length = process_read_file(facts->thread, "environ", text, sizeof text);
     size_t name_length = strlen(name);
     for (char *at = text; length > 0 && at < text + length; at += strlen(at) + 1)
         if (strncmp(at, name, name_length) == 0 && at[name_length] == '=')
             return at + name_length + 1;
     return NULL;
-}
-
-static bool is_base_name(const char *path, const char *word) {
-    const char *slash = strrchr(path, '/');
-    return strcmp(slash ? slash + 1 : path, word) == 0;
-}
-
-/* Copies a word of a command line without folders, and without the ':' that ends the name of a
- * program in its title. */
-static void copy_base_name(char *name, size_t bytes, const char *word) {
-    size_t length = strcspn(word, " ");
-    const char *start = word;
-    for (size_t i = 0; i < length; i++)
-        if (word[i] == '/' && i + 1 < length)
-            start = word + i + 1;
-    length -= (size_t)(start - word);
-    if (length > 0 && start[length - 1] == ':')
-        length--;
-    snprintf(name, bytes, "%.*s", (int)length, start);
-}
-
-/* Writes the path of the program's file. Returns false if it cannot be read. */
-static bool read_exe(const struct process_facts *facts, char *path, size_t bytes) {
-    char link[64];
-    snprintf(link, sizeof link, "/proc/%d/exe", (int)facts->thread);
-    ssize_t length = readlink(link, path, bytes - 1);
-    path[length > 0 ? length : 0] = '\0';
-    char *deleted = strstr(path, " (deleted)");
-    if (deleted)
-        *deleted = '\0';
-    return length > 0;
-}
-
-/* True if the kernel's name of the process has a space and begins the word `name`. The kernel names
- * a process after the path that was executed, which may be a symbolic link. */
-static bool is_spaced_name(const struct process_facts *facts, const char *name) {
-    size_t known = strlen(facts->name);
-    return strchr(facts->name, ' ') && strncmp(name, facts->name, known) == 0 &&
-           (name[known] == '\0' || known == KERNEL_NAME_MAX);
-}
-
-/* Returns the name of the program if argument 0 ends with this name, and it is cut off in
- * facts->command, or it or the path of its file has a space. Otherwise returns NULL: the name ends
- * at the first space of the command line. */
-static char *find_long_name(const struct process_facts *facts) {
-    char exe[PATH_MAX], argument[PATH_MAX];
-    bool is_cut = strcspn(facts->command, " ") == sizeof facts->command - 1;
-    if ((!is_cut && !strchr(facts->command, ' ')) ||
-        read_proc(facts->thread, "cmdline", argument, sizeof argument) <= 0)
-        return NULL;
-    const char *slash = strrchr(argument, '/'), *name = slash ? slash + 1 : argument;
-    if (is_spaced_name(facts, name))
-        return cli_clean_bytes(cli_copy(name));
-    if (!read_exe(facts, exe, sizeof exe) || (!is_cut && !strchr(exe, ' ')))
-        return NULL;
-    slash = strrchr(exe, '/');
-    return strcmp(name, slash ? slash + 1 : exe) == 0 ? cli_clean_bytes(cli_copy(name)) : NULL;
-}
-
-char *process_program(const struct process_facts *facts) {
-    char *found = find_long_name(facts);
-    if (found)
-        return found;
-    char first[sizeof facts->command], second[sizeof facts->command] = "";
-    const char *command = facts->command[0] == '-' ? facts->command + 1 : facts->command;
-    const char *space = strchr(command, ' ');
-    size_t known = strlen(facts->name);
-    if (facts->command[0] == '[' || facts->command[0] == '\0')
-        return cli_clean_bytes(cli_copy(facts->name));
-    copy_base_name(first, sizeof first, command);
-    if (space)
-        copy_base_name(second, sizeof second, space + 1);
-    /* The kernel names a script after its file, and the interpreter is argument 0. */
-    bool script = known > 0 && strncmp(second, facts->name, known) == 0 &&
-                  strncmp(first, facts->name, known) != 0;
-    return cli_clean_bytes(cli_copy(script ? second : first[0] != '\0' ? first : facts->name));
 }
 
 bool process_is_stopped(const struct process_facts *facts) {
@@ -401,31 +323,6 @@ char *process_tell_resume(const struct process_facts *facts) {
     return facts->state == 't'
                ? cli_copy("a debugger has stopped it: continue it there, or end the debugger")
                : cli_format("kill -CONT %d resumes it", (int)facts->pid);
-}
-
-bool process_matches(const struct process_facts *facts, const char *glob) {
-    char *program = process_program(facts);
-    bool matches = fnmatch(glob, program, 0) == 0 || fnmatch(glob, facts->name, 0) == 0;
-    free(program);
-    return matches;
-}
-
-bool process_has_name(const struct process_facts *facts, const char *word) {
-    char target[PATH_MAX], argument[256];
-    if (word[0] == '\0') /* as a script passes an unset variable; a process may have no name */
-        return false;
-    if (strcmp(facts->name, word) == 0 ||
-        (read_exe(facts, target, sizeof target) && is_base_name(target, word)))
-        return true;
-    if (read_proc(facts->thread, "cmdline", argument, sizeof argument) > 0 &&
-        is_base_name(argument, word))
-        return true;
-    /* Also the name that memctx shows: a process with the title "php-fpm: pool www" is "php-fpm",
-     * and its file may be php-fpm8.2. */
-    char *program = process_program(facts);
-    bool is_program = strcmp(program, word) == 0;
-    free(program);
-    return is_program;
 }
 
 /* Adds the restrictions of the threads, because one thread's filter of system calls ends the
@@ -441,7 +338,7 @@ static bool read_threads(struct process_facts *facts) {
         char name[300];
         snprintf(name, sizeof name, "task/%s/status", entry->d_name);
         if (!isdigit((unsigned char)entry->d_name[0]) ||
-            read_proc(facts->pid, name, text, STATUS_BYTES) <= 0)
+            process_read_file(facts->pid, name, text, STATUS_BYTES) <= 0)
             continue;
         add_restrictions(facts, text);
         found = strncmp(text, "Name:\tmemctx\n", strlen("Name:\tmemctx\n")) == 0;

@@ -57,6 +57,9 @@ bool process_read_name(pid_t pid, char name[PROCESS_NAME_BYTES]);
 /* Like process_read_facts, but sets *unknown if this command cannot find out whether the process
  * exists. */
 bool process_read_known(pid_t pid, struct process_facts *facts, bool *unknown);
+/* Reads a small file of /proc/PID into `buffer`, with a 0 byte behind it. Returns its length; -1 on
+ * failure. */
+ssize_t process_read_file(pid_t pid, const char *name, char *buffer, size_t bytes);
 /* Tells whether libmemctx.so is mapped into the process. */
 enum process_library process_find_library(const struct process_facts *facts);
 /* Like process_find_library, but also returns PROCESS_WITH for a process that has a socket and
