@@ -62,22 +62,22 @@ static NOINLINE void watch(const struct admit *admit, int i) {
                  function_holds(function, frame->address, frame->exact) &&
                  !rule_folded(frame->rule);
     if (recurs)
-        function_recurs(function.start);
+        function_recurs(function);
 }
 
 void prefix_watch_all(const struct admit *admit) {
-    uintptr_t functions[WATCHED_MAX];
+    struct cfi_function functions[WATCHED_MAX];
     unsigned count = 0;
     functions_look_begins();
     for (unsigned i = admit->stack->count; i-- > admit->begin && count < WATCHED_MAX;) {
         const struct stack_frame *frame = &admit->stack->frames[i];
         if (!rule_folded(frame->rule))
-            functions[count++] = function_to_watch(frame->address, frame->exact).start;
+            functions[count++] = function_to_watch(frame->address, frame->exact);
     }
     functions_look_ends();
     for (unsigned i = 0; i < count; i++)
-        for (unsigned outer = i + 1; functions[i] && outer < count; outer++)
-            if (functions[outer] == functions[i]) {
+        for (unsigned outer = i + 1; functions[i].start && outer < count; outer++)
+            if (functions[outer].start == functions[i].start) {
                 function_recurs(functions[i]);
                 break;
             }

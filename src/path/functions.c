@@ -28,18 +28,18 @@ static struct functions {
     /* starts of folded functions, hashed; 0: free. A function's number is its place plus 1. */
     uintptr_t folded[FOLDED_PLACES];
     /* by the place of a folded function: the code that function_alike found last, the rule of its
-     * calls, and how often code was looked for */
+     * calls, how often code was looked for, and the bytes of the whole function */
     struct alike {
         struct cfi_function code;
         uint64_t rule;
-        uint32_t looks;
+        uint32_t looks, bytes;
     } alike[FOLDED_PLACES];
     /* a folded function was forgotten, so a free place may stand in front of the place of another
      * function */
     bool folded_has_gaps;
     struct recurring {
         uintptr_t start;
-        uint32_t paths;
+        uint32_t bytes, paths;
     } recurring[RECURRING];       /* functions that recur; a search begins at a hash of the start */
     struct function_set unfolded; /* folded functions that are unfolded at present */
 } * functions;                    /* guarded by unwind_rules_lock; NULL: not made yet */
@@ -63,14 +63,14 @@ static uint32_t folded_number(uintptr_t start) {
 /* Gives a function a number. False: all places for the function are taken. This hardly ever
  * happens, because at most half of the places are in use. A number that is unfolded at present is
  * not given: the unfolding belongs to the number's last function, whose library was closed. */
-static bool folded_add(uintptr_t start) {
-    uint64_t at = hash_mix(start, 1);
+static bool folded_add(struct cfi_function function) {
+    uint64_t at = hash_mix(function.start, 1);
     for (unsigned i = 0; i < FOLDED_TRIED; i++) {
         uint32_t place = (uint32_t)((at + i) % FOLDED_PLACES);
         if (functions->folded[place] || function_set_has(&functions->unfolded, place + 1))
             continue;
-        functions->folded[place] = start;
-        functions->alike[place] = (struct alike){0};
+        functions->folded[place] = function.start;
+        functions->alike[place] = (struct alike){.bytes = function.bytes};
         store_owner(&function_count, function_count + 1);
         return true;
     }
@@ -83,6 +83,7 @@ static void forget_functions(uintptr_t start, uintptr_t end) {
     for (uint32_t place = 0; place < FOLDED_PLACES; place++)
         if (functions->folded[place] >= start && functions->folded[place] < end) {
             functions->folded[place] = 0;
+            functions->alike[place].bytes = 0;
             functions->folded_has_gaps = true;
             store_owner(&function_count, function_count - 1);
         }
@@ -175,14 +176,19 @@ struct cfi_function function_alike(uint32_t number, uintptr_t address, uint64_t 
     return alike->code = unwind_rules_alike(address);
 }
 
+static bool folded_holds(uint32_t place, uintptr_t address, bool exact) {
+    struct cfi_function function = {functions->folded[place], functions->alike[place].bytes};
+    return function_holds(function, address, exact);
+}
+
+/* The address need not be on the caller's stack, so another thread may be unmapping its library.
+ * Therefore this function reads no unwind information, but looks through all folded functions. */
 uint32_t function_number(uintptr_t address, bool exact) {
     uint32_t number = 0;
     lock_take(&unwind_rules_lock);
-    if (functions) {
-        forget_addresses();
-        uintptr_t start = function_of(address | (exact ? RULE_EXACT_BIT : 0)).start;
-        number = start ? folded_number(start) : 0;
-    }
+    for (uint32_t place = 0; functions && !number && place < FOLDED_PLACES; place++)
+        if (folded_holds(place, address, exact))
+            number = place + 1;
     lock_release(&unwind_rules_lock);
     return number;
 }
@@ -207,7 +213,8 @@ static void fold(void) {
         struct recurring *recurring = &functions->recurring[i];
         if (recurring->paths < RECURS_TOO || function_count >= FOLDED_PLACES / 2)
             continue;
-        if (!folded_number(recurring->start) && folded_add(recurring->start))
+        if (!folded_number(recurring->start) &&
+            folded_add((struct cfi_function){recurring->start, recurring->bytes}))
             changes = true;
         recurring->paths = 0;
     }
@@ -228,25 +235,25 @@ uint32_t function_epoch_settled(void) {
 
 /* Returns the function's entry. A new function gets the entry of the one that recurred least: if
  * two functions took the only entry away from each other, none would ever be folded. */
-static struct recurring *recurring_of(uintptr_t function) {
-    uint64_t at = hash_mix(function, 2);
+static struct recurring *recurring_of(struct cfi_function function) {
+    uint64_t at = hash_mix(function.start, 2);
     struct recurring *least = &functions->recurring[at % RECURRING];
     for (unsigned i = 0; i < RECURRING_TRIED; i++) {
         struct recurring *entry = &functions->recurring[(at + i) % RECURRING];
-        if (entry->start == function)
+        if (entry->start == function.start)
             return entry;
         if (entry->paths < least->paths)
             least = entry;
     }
-    *least = (struct recurring){.start = function};
+    *least = (struct recurring){.start = function.start, .bytes = function.bytes};
     return least;
 }
 
-void function_recurs(uintptr_t function) {
+void function_recurs(struct cfi_function function) {
     lock_take(&unwind_rules_lock);
     /* If the table of folded functions is full, fold would only make all threads forget their
      * stacks. */
-    if (make() && function_count < FOLDED_PLACES / 2 && !folded_number(function)) {
+    if (make() && function_count < FOLDED_PLACES / 2 && !folded_number(function.start)) {
         struct recurring *recurring = recurring_of(function);
         if (++recurring->paths >= RECURS_OFTEN) {
             forget_addresses();

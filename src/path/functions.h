@@ -41,7 +41,7 @@ INLINE bool function_holds(struct cfi_function function, uintptr_t address, bool
 }
 /* Counts a path on which this function stands twice. When it has counted RECURS_OFTEN paths, the
  * function is folded, and function_epoch changes. */
-void function_recurs(uintptr_t function);
+void function_recurs(struct cfi_function function);
 INTERNAL uint32_t function_epoch; /* atomic; 0: no function was ever folded */
 /* Returns function_epoch when no thread is changing which functions are folded. While a thread does
  * that, rules may have numbers of the next epoch already. */

@@ -423,10 +423,6 @@ static bool find_object(uintptr_t pc, struct cfi_object *object) {
     return cfi_find_object(pc, object);
 }
 
-/* The code at `key` need not be on the caller's stack, so another thread may be closing its
- * library. So this function asks the loader: since glibc 2.35, the loader hides a library before it
- * unmaps it. find_object is no use here: it learns only later, when the loader frees the library's
- * link map, that the library is gone. */
 struct cfi_function unwind_rules_function(uintptr_t key) {
     struct cfi_object object;
     uintptr_t pc = unwind_rules_pc(key);

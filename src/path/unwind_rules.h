@@ -130,8 +130,9 @@ INLINE uint32_t rule_module(uint64_t packed) {
 INLINE uintptr_t unwind_rules_pc(uintptr_t key) {
     return key & RULE_EXACT_BIT ? key & ~RULE_EXACT_BIT : key - 1;
 }
-/* Returns the function that holds the key's address. Its start is 0 if the function is not
- * known. */
+/* Returns the function that holds the key's address. Its start is 0 if the function is not known.
+ * This function and the next one read unwind information, which another thread may be unmapping, in
+ * dlclose. So the address must be on the caller's stack, or in a module that is `permanent`. */
 struct cfi_function unwind_rules_function(uintptr_t key);
 /* Returns the code around the key's address, within its function, in which every call has a rule
  * that makes the same step. Its start is 0 if this code is not known. Takes microseconds: reads the

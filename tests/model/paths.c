@@ -43,7 +43,7 @@ static unsigned turns_of(const struct view *view) {
 /* Reports to the library that turn() recurs. After RECURS_OFTEN reports it is folded. */
 static void recurs(unsigned times) {
     while (times-- > 0)
-        function_recurs(start_of((uintptr_t)turn));
+        function_recurs(unwind_rules_function((uintptr_t)turn + 1));
 }
 
 /* Returns the set of functions that has turn() alone. */

@@ -39,6 +39,9 @@ MUTANTS = {
         "src/path/functions.c",
         "number && function_set_has(&functions->unfolded, number) ? 0 : number;", "number;",
         ["model:recursion-is-unfolded-under-walks", "tables:unfolded-for-a-time"]),
+    "folded-functions-have-no-bytes": (
+        "src/path/functions.c", "(struct alike){.bytes = function.bytes};", "(struct alike){0};",
+        ["unit:paths/folded_function_is_known_by_its_bytes"]),
     "unfolding-has-no-end": (
         "src/control/unfold.c", "    if (last_end_ns())\n        end_before(os_now_exact_ns());",
         "    ;",

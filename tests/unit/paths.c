@@ -342,10 +342,28 @@ Test(paths, recursive_functions_of_one_hash_are_folded) {
     unwind_rules_init();
     tables_limit_bytes();
     for (unsigned i = 0; i < 64; i++) {
-        function_recurs(one);
-        function_recurs(other);
+        function_recurs((struct cfi_function){one, 16});
+        function_recurs((struct cfi_function){other, 16});
     }
     cr_assert_eq(function_count, 2, "%u functions are folded", function_count);
+}
+
+/* The number of a folded function is found without unwind information, which the addresses of this
+ * test do not have. */
+Test(paths, folded_function_is_known_by_its_bytes) {
+    struct cfi_function function = {0x10000, 16};
+    unwind_rules_init();
+    tables_limit_bytes();
+    for (unsigned i = 0; i < 64; i++)
+        function_recurs(function);
+    uint32_t number = function_number(0x10001, false);
+    cr_assert_neq(number, 0);
+    cr_assert_eq(function_number(0x10000, true), number);
+    cr_assert_eq(function_number(0x1000f, true), number);
+    cr_assert_eq(function_number(0x10010, false), number);
+    cr_assert_eq(function_number(0x10000, false), 0);
+    cr_assert_eq(function_number(0x10010, true), 0);
+    cr_assert_eq(function_number(0x10011, false), 0);
 }
 
 /* When the table of folded functions is full, further functions that recur change nothing. */
@@ -355,7 +373,7 @@ Test(paths, full_table_of_folded_functions_stays_as_it_is) {
     uint32_t epoch = 0;
     for (uintptr_t function = 1; function <= 2000; function++) {
         for (unsigned i = 0; i < 64; i++)
-            function_recurs(function << 12);
+            function_recurs((struct cfi_function){function << 12, 16});
         if (function == 1500)
             epoch = function_epoch;
     }
@@ -375,7 +393,7 @@ Test(paths, function_without_a_place_changes_nothing) {
             continue;
         epoch = function_epoch;
         for (unsigned i = 0; i < 64; i++)
-            function_recurs(function);
+            function_recurs((struct cfi_function){function, 16});
         found++;
     }
     cr_assert_eq(function_count, PLACES, "%u functions are folded", function_count);

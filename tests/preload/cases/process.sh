@@ -37,13 +37,15 @@ test_process_left_stack() {
     own_program 0 left_stack
 }
 
-# While functions are folded, no unwind information is read of a library that another thread may be
-# closing.
+# While functions are folded, and unfolded by a command, no unwind information is read of a library
+# that another thread may be closing.
 test_process_library_half_closed() {
     build half_closed plugin_a.so
     MEMCTX_TABLES=1M hold_begin half_closed "$bin_dir/half_closed" "$bin_dir"
     local folded
     folded=$(statistic "$held_pid" folded_functions)
+    check "${client[@]}" set "$held_pid" --site recur unfold
+    check "${client[@]}" set "$held_pid" --site recur fold
     hold_end
     equal "output" "done" "$(cat "$T/held.out")"
     [ "$folded" -ge 1 ] || fail "no function was folded"

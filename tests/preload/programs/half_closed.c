@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* half_closed DIRECTORY - recursions come to so many call paths that the library folds their
- * functions. Meanwhile the unwind information of a loaded library cannot be read, as if another
- * thread had unmapped it, in dlclose. */
+ * functions. Meanwhile, and until main has returned, the unwind information of a loaded library
+ * cannot be read, as if another thread had unmapped it, in dlclose. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { PAGE = 4096, ROUNDS = 4000, DEEPEST = 12 };
 
@@ -63,26 +64,32 @@ __attribute__((noinline)) static void recur(unsigned ways, int left) {
     __asm__ volatile("");
 }
 
+static void *library;
+static void *(*work)(size_t);
+
+static void close_whole(void) {
+    if (mprotect((void *)frames.start, frames.bytes, PROT_READ))
+        _exit(1);
+    free(work(100));
+    dlclose(library);
+    puts("done");
+}
+
 int main(int argc, char **argv) {
     char path[4096];
     unsigned ways = 1;
     snprintf(path, sizeof path, "%s/plugin_a.so", argc > 1 ? argv[1] : ".");
     frames.name = "plugin_a.so";
-    void *library = dlopen(path, RTLD_NOW);
-    void *(*work)(size_t) = library ? (void *(*)(size_t))dlsym(library, "plugin_work") : NULL;
+    library = dlopen(path, RTLD_NOW);
+    work = library ? (void *(*)(size_t))dlsym(library, "plugin_work") : NULL;
     if (!work || !dl_iterate_phdr(find_frames, NULL) || !frames.bytes) {
         fprintf(stderr, "no library with unwind information at %s\n", path);
         return 1;
     }
     free(work(100));
-    if (mprotect((void *)frames.start, frames.bytes, PROT_NONE))
+    if (atexit(close_whole) || mprotect((void *)frames.start, frames.bytes, PROT_NONE))
         return 1;
     for (int i = 0; i < ROUNDS; i++, ways = ways * 1664525 + 1013904223)
         recur(ways >> 8, 1 + (int)(ways >> 3) % DEEPEST);
-    if (mprotect((void *)frames.start, frames.bytes, PROT_READ))
-        return 1;
-    free(work(100));
-    dlclose(library);
-    puts("done");
     return 0;
 }
