@@ -8,9 +8,10 @@ from planted import ALARMING
 from shapes import KEPT, figures_of, looked, looks_of, rows
 
 
-def judged(live, allocs, seconds=None):
+def judged(live, allocs, seconds=None, peak=None):
     """Judges growth of records: `live` of them at each look, `allocs` in the interval before it,
-    both in parts of the last number of live records. `seconds`: the times of the looks."""
+    `peak` at most; all in parts of the last number of live records. `seconds`: the times of the
+    looks."""
     def set_allocs(dump, found):
         ids, made = {one["id"]: one["self"]["live_chunks"] for one in found[KEPT]}, 0
         for here, contexts in zip(allocs, looks_of(dump), strict=True):
@@ -19,6 +20,10 @@ def judged(live, allocs, seconds=None):
                 for figures in figures_of(row) if row["id"] in ids else ():
                     figures["allocs"] = round(made * ids[row["id"]])
                     figures["frees"] = figures["allocs"] - figures["live_chunks"]
+        for one in dump["contexts"]:
+            if peak and one["id"] in ids:
+                most = one["self"]["requested_bytes"] * peak / live[-1]
+                one["self"]["peak_requested_bytes"] = round(most)
     found, _ = looked(rows(seconds or range(1, len(live) + 1), live), change=set_allocs)
     return [(one["severity"] in ALARMING, one["title"], one["evidence"])
             for one in found if one["id"] == "growth"]
@@ -159,3 +164,28 @@ def growth_whose_shape_tells_whether_it_stops():
         found = judged(live, allocs, seconds)
         check_equal([one for _, one, _ in found], [title] if title else [], f"{case}: {found}")
         check_equal([alarm for alarm, _, _ in found], [title == STOPS] if title else [], case)
+
+
+# A table that is filled and emptied every 2.7 looks, so that the looks come ever later in the wave.
+EMPTIED = (10, 100, 200, 30, 130, 230, 60, 160, 260, 90, 190)
+
+
+@test
+def load_in_waves_of_three_looks():
+    """Looks that come later in each wave than in the wave before see growth that is none. The same
+    waves with a leak are an alarm."""
+    for leak in (0, 40):
+        live = [chunks + leak * number for number, chunks in enumerate(EMPTIED)]
+        found = judged(live, [100 + leak] * len(live))
+        check_equal([alarm for alarm, _, _ in found], [True] if leak else [], f"{found}")
+
+
+@test
+def load_that_swings_between_the_looks():
+    """If chunks live for less than an interval, and the path once had far more of them than at any
+    look, its growth is no alarm. If it never had more, it is one."""
+    live = (500, 600, 700, 800, 900)
+    for peak, alarm, title in ((1500, False, "growth that may go on"),
+                               (905, True, "growth that does not stop")):
+        found = judged(live, [2000] * len(live), peak=peak)
+        check_equal([one[:2] for one in found], [(alarm, title)], f"{found}")

@@ -8,6 +8,12 @@
 #define EVEN 6.0
 #define CHANCE_CHUNKS 64
 #define SWING_INTERVALS 6 /* a series swings if it has at least so many intervals */
+/* All chunks may go at the end of each wave if they live for at most this share of a wave, in the
+ * mean. Chunks that are collected until all of them go live for half of it. */
+#define LIFE_SHARE 0.6
+/* a path has been higher between the looks if it is below its peak by 1/BELOW_SHARE of its growth
+ */
+#define BELOW_SHARE 4
 
 /* True if the path's growth between two samples is no larger than chance may make it: its chunks
  * come and go at random, and at the later sample there are more of them. The number of such chunks
@@ -61,4 +67,27 @@ bool chance_has_settled(const struct series *series, size_t number, const struct
         return false;
     return chance_explains(series, number, middle, to) ||
            (to - from >= SWING_INTERVALS && swings_as_high(series, from, middle, to));
+}
+
+/* Returns how long the path's chunks live, in the mean, as a part of an interval: the live chunks
+ * at the looks divided by the chunks that were allocated between these. */
+static double life_of(const struct series *series, size_t number, const struct trend *trend) {
+    int64_t live = 0, allocs = series->rows[trend->to][number].allocs -
+                               series->rows[trend->from][number].allocs;
+    for (size_t i = trend->from + 1; i <= trend->to; i++)
+        live = model_tame(live + series->rows[i][number].live_chunks);
+    return (double)live / (double)larger(1, allocs);
+}
+
+bool chance_hides_waves(const struct series *series, size_t number, const struct trend *trend) {
+    const int64_t *values = series->values;
+    double life = life_of(series, number, trend);
+    double rise = (double)(values[trend->to] - values[trend->from]);
+    if (trend->kind == TREND_WAVES) {
+        double wave = (double)(trend->to - trend->from) / (double)(trend->lows - 1);
+        return life <= LIFE_SHARE * wave && rise * (wave - 1) < (double)trend->fall;
+    }
+    int64_t peak = series->peaks[number];
+    return (trend->kind == TREND_STEADY || trend->kind == TREND_DIPS) && life <= 1 &&
+           peak != WIRE_UNKNOWN && (double)(peak - values[trend->to]) >= rise / BELOW_SHARE;
 }

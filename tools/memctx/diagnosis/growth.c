@@ -464,6 +464,9 @@ struct growth growth_of(struct series *series, size_t number) {
         return (struct growth){0};
     if (trend.kind == TREND_DIPS && are_few_that_change(from, to))
         return (struct growth){0};
+    growth.swings = chance_hides_waves(series, number, &trend);
+    if (growth.swings && trend.kind == TREND_WAVES)
+        return (struct growth){0};
     growth.by_load = load_explains(series, number, &trend);
     growth.even = trend.kind == TREND_STEADY && trend.to - trend.from >= EVEN_INTERVALS &&
                   chance_is_even(series, trend.from, trend.to);
@@ -543,6 +546,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
     struct growth sum = {.slowing = true,
                          .seldom = true,
                          .even = true,
+                         .swings = true,
                          .by_load = true,
                          .line = line_of_suspect(look, series, growths, suspect)};
     for (size_t k = 0; k < suspect->count; k++) {
@@ -564,6 +568,7 @@ struct growth growth_of_suspect(const struct look *look, struct series *series,
         sum.slowing = sum.slowing && part->slowing;
         sum.seldom = sum.seldom && part->seldom;
         sum.even = sum.even && part->even;
+        sum.swings = sum.swings && part->swings;
         sum.by_load = sum.by_load && part->by_load;
         sum.even_end = part->even_end > sum.even_end ? part->even_end : sum.even_end;
     }

@@ -24,6 +24,7 @@ struct growth {
     bool slowing;       /* the growth becomes ever slower, like that of a cache that fills */
     bool seldom;        /* nearly all of the growth was in one or two intervals */
     bool even;          /* five intervals or more added about as much each */
+    bool swings;        /* its chunks live shortly, and it was higher before (chance_hides_waves) */
     bool by_load;       /* the load rose, and the memory followed it (load.h) */
     /* 0, or the number of intervals at the end in which the growth went on evenly. The other fields
      * are about these intervals. */

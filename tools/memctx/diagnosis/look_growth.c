@@ -45,8 +45,8 @@
 
 static enum severity growth_severity(const struct look *look, size_t intervals,
                                      const struct growth *growth) {
-    if (growth->slowing || growth->by_load || growth->garbage || growth->seldom || intervals < 3 ||
-        growth->a_day < 64.0 * (double)MIB)
+    if (growth->slowing || growth->by_load || growth->garbage || growth->seldom || growth->swings ||
+        intervals < 3 || growth->a_day < 64.0 * (double)MIB)
         return SEVERITY_INFO; /* the program may still be starting or filling a cache */
     if (growth->kind == TREND_STEPS && !growth->line.steady)
         return SEVERITY_INFO; /* a table may have reached its full size */
@@ -68,7 +68,7 @@ static bool are_many_larger(const struct growth *growth) {
  * down. */
 static struct forecast forecast_of(const struct series *series, const struct growth *growth) {
     const struct trend_line *line = &growth->line;
-    if (!line->steady || growth->slowing || growth->by_load)
+    if (!line->steady || growth->slowing || growth->by_load || growth->swings)
         return (struct forecast){0};
     return (struct forecast){.bytes_per_s = line->slope,
                              .since_s = series->seconds[line->from],
@@ -97,7 +97,7 @@ static void tell_forecast(struct look *look, struct finding *finding, const stru
  * program. */
 static bool is_certain(const struct growth *growth) {
     return growth->even && !growth->slowing && !growth->by_load && !growth->garbage &&
-           growth->chunks >= EVEN_CHUNKS;
+           !growth->swings && growth->chunks >= EVEN_CHUNKS;
 }
 
 /* True if the growth in steps is that of a list or a table of a script, while the memory of all

@@ -47,6 +47,7 @@ void series_make(struct series *series, const struct look *look) {
                               .seconds = cli_alloc(count, sizeof *series->seconds),
                               .allocs = cli_alloc(count, sizeof *series->allocs),
                               .kept = cli_alloc(count, sizeof *series->kept),
+                              .peaks = cli_alloc(paths + 1, sizeof *series->peaks),
                               .threads = cli_alloc(count, sizeof *series->threads),
                               .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
@@ -59,7 +60,11 @@ void series_make(struct series *series, const struct look *look) {
     }
     look_new_threads(look, series->threads);
     series->few_count = trend_few(series->seconds, count, series->few);
+    series->peaks[series->sum] = WIRE_UNKNOWN;
     for (size_t k = 0; k < paths; k++) {
+        series->peaks[k] = blame_has_copies(&look->paths, (uint32_t)k)
+                               ? WIRE_UNKNOWN
+                               : look_totals(look, k).peak_requested_bytes;
         if (series->rows[count - 1][k].allocs > series->rows[0][k].allocs &&
             series_keeps_most(series, k))
             for (size_t i = 0; i < count; i++)
@@ -84,6 +89,7 @@ void series_free(struct series *series) {
     free(series->seconds);
     free(series->allocs);
     free(series->kept);
+    free(series->peaks);
     free(series->threads);
     free(series->x);
     free(series->values);

@@ -17,8 +17,10 @@ struct series {
     double *seconds;          /* seconds[sample]: uptime of the process */
     double *allocs;           /* allocs[sample]: allocations of the process */
     double *kept;             /* kept[sample]: chunks of the paths that keep most chunks */
-    int64_t *threads;         /* threads[sample]: threads that are new since the first sample */
-    double *x;                /* buffers for the figures of one path */
+    /* peaks[row]: the most bytes that the path ever had; WIRE_UNKNOWN: not known */
+    int64_t *peaks;
+    int64_t *threads; /* threads[sample]: threads that are new since the first sample */
+    double *x;        /* buffers for the figures of one path */
     int64_t *values;
     /* Indices of a few samples (trend_few). Some judgements use only these, so that chance in one
      * of many intervals does not decide. */

@@ -64,6 +64,8 @@ static const char *how_sure(const struct growth *growth, size_t intervals) {
            : growth->slowing ? "hardly a leak: it grows less each time, like a cache that fills"
            : growth->garbage ? growth->garbage->sure
            : intervals < 3   ? "open: fewer than four looks show no trend"
+           : growth->swings
+               ? "open: a longer watch shows whether it goes on beyond its earlier peak"
            : growth->seldom
                ? "open: nearly all of the growth was in one or two intervals; a longer watch shows "
                  "whether it goes on"
@@ -105,6 +107,9 @@ static char *what_it_means(const struct growth *growth, size_t intervals) {
         return cli_copy("it grows less each time, like a cache that fills, so it is hardly a leak");
     if (growth->garbage)
         return cli_copy(growth->garbage->means);
+    if (growth->swings)
+        return cli_copy("the chunks live for a short time, and the path has had more of them than "
+                        "now, so it may rise and fall between the looks");
     if (growth->per_thread > 0)
         return growth->per_thread == 1
                    ? cli_format("about %" PRId64 " threads are new, one for each of these chunks",
@@ -218,8 +223,8 @@ static const char *advice_for(const struct look *look, const struct finding *fin
 }
 
 /* Growth that slows down may stop by itself, so it gets other words than those of the rule. Growth
- * that fewer than four looks show, that was in few intervals, or that may be garbage, gets another
- * title only. */
+ * that fewer than four looks show, that was in few intervals, that is below an earlier peak, or
+ * that may be garbage, gets another title only. */
 static void tell_doubt(struct finding *finding, const struct growth *growth, size_t intervals) {
     if (growth->by_load) {
         finding->title = "growth with the load";
@@ -237,7 +242,7 @@ static void tell_doubt(struct finding *finding, const struct growth *growth, siz
                        "without end.";
         finding->advice = "Nothing needs to be done if the number of entries has a limit. "
                           "Otherwise give the container that keeps these chunks a limit.";
-    } else if (intervals < 3 || growth->garbage || growth->seldom) {
+    } else if (intervals < 3 || growth->garbage || growth->swings || growth->seldom) {
         finding->title = "growth that may go on";
     }
 }

@@ -155,6 +155,8 @@ static struct trend waves_beyond(const int64_t *values, size_t count, int64_t fa
     double low_lift = lift_of(lows, values), high_lift = lift_of(&swings.highs, values);
     trend.from = lows->from;
     trend.to = lows->to;
+    trend.lows = lows->count;
+    trend.fall = fall;
     if (lows->count >= LOW_POINTS_MIN &&
         values[lows->to] - values[lows->from] >= fall / WAVE_SHARE &&
         high_lift >= low_lift / LIFTS_DIFFER && high_lift <= low_lift * LIFTS_DIFFER)

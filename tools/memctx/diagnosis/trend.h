@@ -28,7 +28,11 @@ struct trend {
     enum trend_kind kind;
     /* the series grew between these elements; for waves the first and the last low point */
     size_t from, to;
-    bool slower; /* waves: low and high points rose more slowly in the second half of the time */
+    /* Set only for waves. slower: low and high points rose more slowly in the second half of the
+     * time; lows: number of low points; fall: the largest fall from an element to a later one */
+    bool slower;
+    size_t lows;
+    int64_t fall;
 };
 
 /* The elements of `x` rise. */
