@@ -119,15 +119,15 @@ static bool share_library(const struct join_tree *tree, uint32_t a, uint32_t b) 
 
 /* Sets direct[i] for the suspects that the function at node `main` allocates without another
  * function of the program in between. The function is main, or a caller that find_owner tries.
- * Functions of the library of the node `library` may stand in between; JOIN_NONE: no function. */
-static void find_direct(const struct join_tree *tree, uint32_t main, uint32_t library,
+ * With `through`, functions of libraries without source lines may stand in between. */
+static void find_direct(const struct join_tree *tree, uint32_t main, bool through,
                         const struct blame *blame, bool *direct) {
     find_inside(tree, main, blame, direct);
     for (size_t i = 0; i < tree->end_count; i++) {
         uint32_t at = tree->ends[i].node;
         for (; at != 0 && at != main; at = tree->nodes[at].parent)
             if (kind_of(tree, at) == WHO_MEANS &&
-                (library == JOIN_NONE || !share_library(tree, at, library)))
+                (!through || who_is_programs_own(tree->paths->model, tree->nodes[at].step)))
                 direct[tree->ends[i].suspect] = false;
     }
 }
@@ -154,7 +154,7 @@ static void search_main(const struct join_tree *tree, uint32_t main, const struc
                         uint32_t *causes) {
     bool *direct = cli_alloc(blame->count, sizeof *direct);
     size_t largest = 0, fitting = 0;
-    find_direct(tree, main, JOIN_NONE, blame, direct);
+    find_direct(tree, main, false, blame, direct);
     for (size_t i = 0; i < blame->count; i++)
         direct[i] = direct[i] && causes[i] == 0;
     while (largest < blame->count && !direct[largest])
@@ -170,10 +170,10 @@ static void search_main(const struct join_tree *tree, uint32_t main, const struc
     free(direct);
 }
 
-/* Handles one suspect, `large`, that has nearly all of the figure, such as a buffer with a small
- * header. Suspects whose numbers of chunks are small multiples of its number are joined with it, at
- * the function between `inner` and `root` that has most of them. `inner` is the innermost function
- * with nearly all of the figure of `large`. */
+/* Handles one suspect, `large`, that has nearly all of the figure, or the largest of several that
+ * have, such as a buffer with a small header. Suspects whose numbers of chunks are small multiples
+ * of its number are joined with it, at the function between `inner` and `root` that has most of
+ * them. `inner` is the innermost function with nearly all of the figure of `large`. */
 static void search_fitting(const struct join_tree *tree, uint32_t inner, uint32_t root,
                            size_t large, const struct blame *blame, uint32_t *causes) {
     bool *inside = cli_alloc(blame->count, sizeof *inside);
@@ -201,7 +201,7 @@ static void search_fitting(const struct join_tree *tree, uint32_t inner, uint32_
             break;
     }
     for (size_t i = 0; i < blame->count && best != JOIN_NONE; i++)
-        if (joined[i])
+        if (joined[i] && causes[i] == 0)
             causes[i] = best;
     free(inside);
     free(fits);
@@ -243,11 +243,11 @@ static size_t find_candidates(const struct join_tree *tree, const struct blame *
 }
 
 /* `inside` has the suspects with the cause `cause`. An object may own several of their chunks, and
- * be small itself. Looks for suspects that a caller of `cause` allocates directly, and that have as
- * many chunks as a suspect of `inside`, or a whole part of its number. Returns that caller's node;
- * returns `cause` if there is none. A library may allocate the parts of an object in many
- * functions, such as a statement of sqlite in its parser. So of callers in the library of `cause`
- * the outermost counts. */
+ * be small itself. Looks for suspects that a caller of `cause` allocates directly, or through a
+ * library, and that have as many chunks as a suspect of `inside`, or a whole part of its number.
+ * Returns that caller's node; returns `cause` if there is none. A library may allocate the parts of
+ * an object in many functions, such as a statement of sqlite in its parser. So of callers in the
+ * library of `cause` the outermost counts. */
 static uint32_t find_owner(const struct join_tree *tree, uint32_t cause, uint32_t root,
                            const struct blame *blame, const uint32_t *causes, const bool *inside) {
     bool *owners = cli_alloc(blame->count, sizeof *owners);
@@ -263,13 +263,53 @@ static uint32_t find_owner(const struct join_tree *tree, uint32_t cause, uint32_
             break;
         if (in_library && !who_has_name(tree->paths->model, tree->nodes[at].step))
             continue;
-        find_direct(tree, at, in_library ? cause : JOIN_NONE, blame, direct);
+        find_direct(tree, at, true, blame, direct);
         for (size_t i = 0; i < blame->count; i++)
             found = owners[i] && direct[i] ? at : found;
     }
     free(owners);
     free(direct);
     return found;
+}
+
+/* True if the chunks of a suspect may be those of a container that has a pointer for each of so
+ * many objects: they are far fewer than the objects, and large enough. */
+static bool may_contain(const struct join_tree *tree, const struct blame_suspect *suspect,
+                        int64_t objects) {
+    int64_t pointers = model_tame(objects * (int64_t)sizeof(void *));
+    return count_chunks(tree, suspect) < objects / MULTIPLE_MOST &&
+           model_tame(suspect->figure) >= pointers - pointers / MULTIPLE_MOST;
+}
+
+/* `inside` has the suspects with the cause `cause`. The function that calls `cause` may keep the
+ * objects that it gets in a container. So if `cause` has nearly all of what its nearest caller gets
+ * from it and allocates for a container, returns that caller's node, and adds the suspects that may
+ * be the container to `inside`. Otherwise returns `cause`. */
+static uint32_t find_keeper(const struct join_tree *tree, uint32_t cause, uint32_t root,
+                            const struct blame *blame, const uint32_t *causes, bool *inside) {
+    uint32_t at = cause;
+    while (at != root && at != 0 && (at == cause || kind_of(tree, at) > WHO_INTERPRETER))
+        at = tree->nodes[at].parent;
+    if (at == cause || at == 0 || kind_of(tree, at) != WHO_MEANS)
+        return cause;
+    bool *direct = cli_alloc(blame->count, sizeof *direct);
+    int64_t made = 0, kept = 0, objects = INT64_MAX;
+    for (size_t i = 0; i < blame->count; i++) {
+        int64_t chunks = inside[i] ? count_chunks(tree, &blame->suspects[i]) : objects;
+        made = model_tame(made + (inside[i] ? model_tame(blame->suspects[i].figure) : 0));
+        objects = chunks < objects ? chunks : objects;
+    }
+    find_direct(tree, at, true, blame, direct);
+    for (size_t i = 0; i < blame->count; i++) {
+        direct[i] = direct[i] && causes[i] == 0 && !inside[i] &&
+                    may_contain(tree, &blame->suspects[i], objects);
+        kept = model_tame(kept + (direct[i] ? model_tame(blame->suspects[i].figure) : 0));
+    }
+    bool keeps = kept > 0 && is_nearly_all(made, model_tame(made + kept));
+    for (size_t i = 0; i < blame->count && keeps; i++)
+        inside[i] = inside[i] || direct[i];
+    free(direct);
+    return keeps ? at : cause;
 }
 
 /* The objects of a script are made by many functions of its interpreter, one of which may have
@@ -321,19 +361,28 @@ static void search(const struct join_tree *tree, uint32_t root, const struct bla
     uint32_t innermost = find_innermost(tree, root);
     uint32_t cause = find_cause(tree, innermost, root);
     size_t count = cause != JOIN_NONE ? find_inside(tree, cause, blame, inside) : 0, first = 0;
-    if (count > 1)
+    for (size_t i = 0; i < blame->count && count > 0; i++) {
+        count -= inside[i] && causes[i] != 0; /* search_fitting has joined it farther out */
+        inside[i] = inside[i] && causes[i] == 0;
+    }
+    if (count > 0)
         cause = widen_to_loop(tree, cause, root, blame, inside, &count);
     bool found = count > 1;
     uint32_t owner = found ? find_owner(tree, cause, root, blame, causes, inside) : cause;
     if (owner != cause) /* all suspects below the owner belong to it */
         find_inside(tree, owner, blame, inside);
-    for (size_t i = 0; i < blame->count && found; i++)
-        if (inside[i])
-            causes[i] = owner;
-    while (count == 1 && !inside[first])
+    while (count > 0 && !inside[first])
         first++;
-    if (count == 1)
+    uint32_t joint = owner;
+    if (owner == cause && count > 0 && kind_of(tree, cause) != WHO_INTERPRETER) {
         search_fitting(tree, cause, root, first, blame, causes);
+        joint = found && causes[first] != 0 ? causes[first] : cause;
+    }
+    if (tree->grows && joint == cause && count > 0 && (found || causes[first] == 0))
+        joint = find_keeper(tree, cause, root, blame, causes, inside);
+    for (size_t i = 0; i < blame->count && (found || joint != cause); i++)
+        if (inside[i] && (causes[i] == 0 || causes[i] == cause))
+            causes[i] = joint;
     free(inside);
     uint32_t main = !found ? find_main(tree, innermost, root) : JOIN_NONE;
     if (main != JOIN_NONE)
@@ -472,11 +521,12 @@ static void join(struct blame *blame, const struct join_tree *tree, const uint32
 }
 
 static void join_group(struct blame *blame, const struct blame_paths *paths, const int64_t *figures,
-                       const int64_t *chunks, uint8_t group) {
+                       const int64_t *chunks, bool grows, uint8_t group) {
     struct join_tree tree;
     uint32_t *causes = cli_alloc(blame->count, sizeof *causes);
     join_tree_make(&tree, blame, paths, figures, group);
     tree.chunks = chunks;
+    tree.grows = grows;
     join_tree_count_suspects(&tree);
     search(&tree, 0, blame, causes);
     join_threads(&tree, blame, causes);
@@ -526,7 +576,7 @@ void join_suspects(struct blame *blame, const struct blame_paths *paths, const i
         live[i] = model_figures_at(paths->model, i)->self.live_chunks;
     for (uint8_t group = 0; group < BLAME_GROUPS && blame->count > 1; group++)
         if (has_group(blame, group))
-            join_group(blame, paths, figures, chunks ? chunks : live, group);
+            join_group(blame, paths, figures, chunks ? chunks : live, chunks != NULL, group);
     free(live);
     blame_tidy(blame);
 }

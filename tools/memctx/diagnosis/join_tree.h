@@ -36,6 +36,7 @@ struct join_end {
 struct join_tree {
     const struct blame_paths *paths;
     const int64_t *chunks; /* by number of a context's figures */
+    bool grows;            /* the figures and chunks are those by which the paths grew */
     struct join_node *nodes;
     size_t count, capacity;
     uint32_t *slots; /* hash table of nodes; 0: free */

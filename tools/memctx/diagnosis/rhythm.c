@@ -20,6 +20,7 @@
 #define MULTIPLE_MOST 8      /* ratios above MULTIPLE_MOST + 0.5 are not judged */
 #define MULTIPLE_NEAR 0.035  /* relative distance of a ratio from a multiple */
 #define COMPANIONS_DIFFER 64 /* companions differ by at most 1/64 of the chunks */
+#define COMPANIONS_CHUNKS 32 /* companions gain at least so many chunks */
 #define COMPANIONS_MOST 100  /* to save time, only the largest suspects are compared */
 
 static int64_t chunks_at(const struct look *look, const struct series *series,
@@ -234,7 +235,7 @@ static bool are_companions(const struct look *look, const struct series *series,
         if ((off < 0 ? -off : off) > chunks / COMPANIONS_DIFFER)
             return false;
     }
-    return chunks_gained(look, series, a) >= CHUNKS_MIN;
+    return chunks_gained(look, series, a) >= COMPANIONS_CHUNKS;
 }
 
 /* Returns the part of a suspect that has the most bytes, or the suspect itself. */
