@@ -410,7 +410,7 @@ def isolating_what_an_ended_thread_thinned_out_is_not_promised():
         placed = command(target, "isolate", target.pid, "--site", "item_new")
         check_equal(placed["predicted_bytes"], promised, "what isolate says")
         said = run_cli("isolate", target.pid, "--site", "item_new", env=target.cli_env)
-        check("the saving cannot be predicted; several threads use these contexts" in said.stdout,
+        check("the saving cannot be predicted; several threads use these contexts," in said.stdout,
               said.stdout)
         shown = run_cli("frag", target.pid, env=target.cli_env).stdout
         check("memctx isolate" not in shown, shown)

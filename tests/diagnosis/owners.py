@@ -5,7 +5,7 @@ import re
 
 import harness
 from harness import Target, check, check_equal, runtime_dir, test, test_named
-from planted import ALARMING, found_at, names
+from planted import ALARMING, command, found_at, names, pinner
 
 FLAGS = ["-O2", "-std=c++17", "-pthread"]
 
@@ -75,3 +75,18 @@ def owners_of_a_script():
                                     PYTHONMALLOC="malloc")
     check_equal([one["id"] for one in alarms], ["growth"], "alarms")
     check("_PyEval_EvalFrameDefault" in verdict, verdict)
+
+
+@test
+def isolating_blocks_of_several_sizes_is_not_promised():
+    """A call path had chunks of several sizes at different times, and freed most of them. Its holes
+    are its own, so isolating it would have saved nothing."""
+    with runtime_dir() as directory, Target([build(directory), "sizes"], directory,
+                                            MEMCTX_CONTROL="eager") as target:
+        check_equal(target.hear(60), "look", "what the program says")
+        target.wait_socket()
+        held = pinner(target, "part_make")
+        placed = command(target, "isolate", target.pid, "--site", "part_make")
+    check(held["alone_free_bytes"] > 16 << 20, f"{held}")
+    check_equal((held["what_if"]["isolate_bytes"], placed["predicted_bytes"]), (None, None),
+                "predicted for isolate")

@@ -409,19 +409,53 @@ static struct need *need_of(struct need *needs, size_t *count, const struct wire
     return &needs[(*count)++];
 }
 
+/* Counts the sizes of blocks that each member has in mixed pages: at most SIZES_MOST. The caller
+ * frees the list. */
+#define SIZES_MOST 64
+static uint32_t *count_sizes(const struct model *model, const bool *members) {
+    uint32_t sizes[SIZES_MOST], count = 0;
+    uint64_t *has = cli_alloc(model->context_count, sizeof *has); /* a bit for each of `sizes` */
+    for (size_t i = 0; i < model->page_count; i++) {
+        const struct wire_page *page = &model->pages[i];
+        uint32_t at = 0;
+        if (page->kind != WIRE_PAGE_MIXED || page->context != WIRE_NONE)
+            continue;
+        while (at < count && sizes[at] != page->block_bytes)
+            at++;
+        if (at == count && count < SIZES_MOST)
+            sizes[count++] = page->block_bytes;
+        at = at < SIZES_MOST ? at : SIZES_MOST - 1;
+        for (uint32_t k = 0; k < page->share_count; k++)
+            has[model->shares[page->first_share + k].context] |= (uint64_t)1 << at;
+    }
+    uint32_t *found = cli_alloc(model->context_count, sizeof *found);
+    for (size_t i = 0; i < model->context_count; i++)
+        found[i] = members[i] ? (uint32_t)__builtin_popcountll(has[i]) : 0;
+    free(has);
+    return found;
+}
+
 /* Returns the bytes that the members have freed since their peak. Own pages of the members would
- * have these bytes as holes. *unknown_bytes receives the bytes freed by members without a known
- * peak; any part of these may be holes. */
+ * have these bytes as holes. *unknown_bytes receives further bytes, any part of which may be holes:
+ * those freed by members without a known peak, and those freed of blocks of other sizes at other
+ * times, because a hole in a page of one size is no room for blocks of another size. */
 static int64_t own_holes(const struct model *model, const bool *members, int64_t *unknown_bytes) {
     int64_t sum = 0;
+    uint32_t *sizes = count_sizes(model, members);
     *unknown_bytes = 0;
     for (size_t i = 0; i < model->context_count; i++) {
         const struct model_totals *self = &model->contexts[i].figures->self;
-        int64_t peak = model_peak(&model->contexts[i]);
-        int64_t most = peak != WIRE_UNKNOWN ? peak : self->requested_cum_bytes;
-        int64_t freed = model_tame(model_tame(most) - model_tame(self->requested_bytes));
-        add_to(peak != WIRE_UNKNOWN ? &sum : unknown_bytes, members[i] && freed > 0 ? freed : 0);
+        if (!members[i])
+            continue;
+        int64_t live = model_tame(self->requested_bytes), peak = model_peak(&model->contexts[i]);
+        int64_t all = model_tame(model_tame(self->requested_cum_bytes) - live);
+        int64_t since = peak == WIRE_UNKNOWN ? 0 : model_tame(model_tame(peak) - live);
+        int64_t most = model_tame(model_tame(peak) * (int64_t)sizes[i] - live);
+        most = peak == WIRE_UNKNOWN || most > all ? all : most;
+        add_to(&sum, since > 0 ? since : 0);
+        add_to(unknown_bytes, most > since ? most - since : 0);
     }
+    free(sizes);
     return sum;
 }
 

@@ -102,7 +102,8 @@ int64_t holders_alone(const struct model *model, const bool *members, int64_t *f
 /* Predicts the bytes that memctx isolate would have saved if it had been in force from the start:
  * the mixed pages that only the members keep in use, less the own pages that they would need, less
  * the bytes that they have freed since their peak. The result may be negative. WIRE_UNKNOWN: it
- * depends on peaks that are not known, because several threads use the contexts. */
+ * depends on peaks that are not known, because several threads use the contexts, or because a
+ * context freed blocks of several sizes, whose peaks may have been at different times. */
 int64_t holders_isolate(const struct model *model, const bool *members);
 /* Predicts the bytes that memctx trim of the members gives back: empty OS pages, and empty pages
  * that are kept for the next chunks. */

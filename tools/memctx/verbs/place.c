@@ -104,10 +104,11 @@ static void print_text(const struct target *target, const struct choice *choice,
     printf("the next chunks of %" PRId64 " context%s go %s\n", note->contexts,
            note->contexts == 1 ? "" : "s", placing->where);
     if (placing->placement != WIRE_PLACE_DEFAULT && note->predicted_bytes == WIRE_UNKNOWN) {
-        printf(
-            "the saving cannot be predicted; several threads use these contexts, so how much they\n"
-            "once held is not known. When the live chunks have been freed, see memctx verify %d\n",
-            (int)target->facts.pid);
+        printf("the saving cannot be predicted; several threads use these contexts, or they freed\n"
+               "blocks of several sizes, so how much they once held is not known. When the live "
+               "chunks\n"
+               "have been freed, see memctx verify %d\n",
+               (int)target->facts.pid);
     } else if (placing->placement != WIRE_PLACE_DEFAULT && note->predicted_bytes < 0) {
         char *words = choose_write(choice);
         printf("no saving is predicted: with this policy from the start, these contexts\n"
