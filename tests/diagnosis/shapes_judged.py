@@ -527,3 +527,13 @@ def shape_of_the_largest_holder():
         plain = " ".join(text.split())
         check(re.search(rf"who holds most .* \(record_keep[^;]*, ([0-9.]+ )?{says}( |$)", plain),
               f"{says}: {text}")
+
+
+@test
+def shape_rate_is_in_one_line():
+    """A line does not end between the number of a rate and its unit."""
+    for begun in range(1, 13):
+        seconds = [begun * look for look in EVEN[:5]]
+        _, text = looked(rows(seconds, (10, 20, 30, 40, 50)))
+        check(re.search(r"\+[0-9.]+ [KM]iB/", text), text)
+        check(not re.search(r"^ *[KM]iB/", text, re.M), text)

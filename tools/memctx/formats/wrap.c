@@ -17,10 +17,11 @@ static unsigned count_columns(const char *text, size_t bytes) {
     return columns;
 }
 
+/* True if a word begins with a unit, such as "MiB" or "MiB/s". */
 static bool is_unit(const char *word) {
     static const char *const units[] = {"B",   "bytes", "KiB", "MiB", "GiB",
                                         "TiB", "%",     "s",   "min", "h"};
-    size_t length = strcspn(word, " ,;:)(");
+    size_t length = strcspn(word, " ,;:)(/");
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (strlen(units[i]) == length && strncmp(units[i], word, length) == 0)
             return true;
