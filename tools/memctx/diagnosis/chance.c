@@ -87,7 +87,8 @@ bool chance_hides_waves(const struct series *series, size_t number, const struct
         double wave = (double)(trend->to - trend->from) / (double)(trend->lows - 1);
         return life <= LIFE_SHARE * wave && rise * (wave - 1) < (double)trend->fall;
     }
-    int64_t peak = series->peaks[number];
-    return (trend->kind == TREND_STEADY || trend->kind == TREND_DIPS) && life <= 1 &&
-           peak != WIRE_UNKNOWN && (double)(peak - values[trend->to]) >= rise / BELOW_SHARE;
+    if ((trend->kind != TREND_STEADY && trend->kind != TREND_DIPS) || life > 1)
+        return false;
+    int64_t peak = series_peak(series, number);
+    return peak != WIRE_UNKNOWN && (double)(peak - values[trend->to]) >= rise / BELOW_SHARE;
 }

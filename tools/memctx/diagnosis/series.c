@@ -41,13 +41,13 @@ bool series_keeps_most(const struct series *series, size_t number) {
 void series_make(struct series *series, const struct look *look) {
     const struct samples *samples = look->input->samples;
     size_t count = samples->count, paths = look->model->figures_count;
-    *series = (struct series){.samples = samples,
+    *series = (struct series){.look = look,
+                              .samples = samples,
                               .sum = paths,
                               .rows = cli_alloc(count, sizeof(struct sample_row *)),
                               .seconds = cli_alloc(count, sizeof *series->seconds),
                               .allocs = cli_alloc(count, sizeof *series->allocs),
                               .kept = cli_alloc(count, sizeof *series->kept),
-                              .peaks = cli_alloc(paths + 1, sizeof *series->peaks),
                               .threads = cli_alloc(count, sizeof *series->threads),
                               .x = cli_alloc(count, sizeof *series->x),
                               .values = cli_alloc(count, sizeof(int64_t)),
@@ -60,11 +60,7 @@ void series_make(struct series *series, const struct look *look) {
     }
     look_new_threads(look, series->threads);
     series->few_count = trend_few(series->seconds, count, series->few);
-    series->peaks[series->sum] = WIRE_UNKNOWN;
     for (size_t k = 0; k < paths; k++) {
-        series->peaks[k] = blame_has_copies(&look->paths, (uint32_t)k)
-                               ? WIRE_UNKNOWN
-                               : look_totals(look, k).peak_requested_bytes;
         if (series->rows[count - 1][k].allocs > series->rows[0][k].allocs &&
             series_keeps_most(series, k))
             for (size_t i = 0; i < count; i++)
@@ -82,6 +78,12 @@ void series_make(struct series *series, const struct look *look) {
     }
 }
 
+int64_t series_peak(const struct series *series, size_t number) {
+    return number == series->sum || blame_has_copies(&series->look->paths, (uint32_t)number)
+               ? WIRE_UNKNOWN
+               : look_totals(series->look, number).peak_requested_bytes;
+}
+
 void series_free(struct series *series) {
     for (size_t i = 0; i < series->samples->count; i++)
         free(series->rows[i]);
@@ -89,7 +91,6 @@ void series_free(struct series *series) {
     free(series->seconds);
     free(series->allocs);
     free(series->kept);
-    free(series->peaks);
     free(series->threads);
     free(series->x);
     free(series->values);

@@ -11,16 +11,15 @@
 /* The figures of contexts at all samples. Contexts with equal folded paths share a row. The last
  * row, series->sum, is the sum of the rows that the caller has added by series_add. */
 struct series {
+    const struct look *look;
     const struct samples *samples;
     size_t sum;               /* index of the last row */
     struct sample_row **rows; /* rows[sample][number of the figures of the row's first context] */
     double *seconds;          /* seconds[sample]: uptime of the process */
     double *allocs;           /* allocs[sample]: allocations of the process */
     double *kept;             /* kept[sample]: chunks of the paths that keep most chunks */
-    /* peaks[row]: the most bytes that the path ever had; WIRE_UNKNOWN: not known */
-    int64_t *peaks;
-    int64_t *threads; /* threads[sample]: threads that are new since the first sample */
-    double *x;        /* buffers for the figures of one path */
+    int64_t *threads;         /* threads[sample]: threads that are new since the first sample */
+    double *x;                /* buffers for the figures of one path */
     int64_t *values;
     /* Indices of a few samples (trend_few). Some judgements use only these, so that chance in one
      * of many intervals does not decide. */
@@ -46,6 +45,10 @@ static inline int64_t series_mean_bytes(const struct sample_row *row) {
     return row->requested_bytes / larger(1, row->live_chunks);
 }
 
+/* Returns the most bytes that the path of a row ever had; WIRE_UNKNOWN: not known, or the row is
+ * series->sum. Compares the path with all paths that share its row, so do not call it for each
+ * path. */
+int64_t series_peak(const struct series *series, size_t number);
 /* True if at least half of the chunks that the path of a row allocates stay alive. */
 bool series_keeps_most(const struct series *series, size_t number);
 
