@@ -38,19 +38,36 @@ static bool malloc_is_ours(void) {
     return true;
 }
 #else
-/* True if the malloc that the program calls takes its chunks from this library's malloc. */
-NOINLINE static bool malloc_comes_here(void) {
+/* False if the pointer is inside a chunk: another malloc keeps a header in front of its chunks. */
+static bool is_start(const struct page *page, const void *chunk) {
+    bool exact = true;
+    if (page->kind == PAGE_OWN || page->kind == PAGE_MIXED)
+        (void)blocks_index(page, blocks_granule(page, chunk), chunk, &exact);
+    return exact;
+}
+
+/* True if the malloc that the program calls takes its chunks from this library's malloc. `exactly`:
+ * true only if it returns these chunks as they are, without a header of its own. */
+NOINLINE static bool malloc_comes_here(bool exactly) {
+    static THREAD_LOCAL bool asking; /* the malloc may ask itself whether memctx is active */
+    if (asking)
+        return false;
+    asking = true;
     void *chunk = malloc(1);
-    bool ours = chunk && segment_page_of(chunk);
+    const struct page *page = segment_page_of(chunk);
+    bool ours = page && (!exactly || is_start(page, chunk));
     free(chunk);
+    asking = false;
     return ours;
 }
 
 /* True if the program calls this library's malloc, perhaps through the malloc of another library.
- * Else the program's free would not know the chunks of contexts. */
+ * Else the program's free would not know the chunks of contexts, or would look for its header in
+ * front of them. */
 static bool malloc_is_ours(void) {
     static bool known; /* atomic: the answer is true */
-    if (!load_relaxed(&known) && (rebind_malloc_is_ours((uintptr_t)&malloc) || malloc_comes_here()))
+    if (!load_relaxed(&known) &&
+        (rebind_malloc_is_ours((uintptr_t)&malloc) || malloc_comes_here(true)))
         store_release(&known, true);
     return load_relaxed(&known);
 }
@@ -235,7 +252,7 @@ static bool malloc_is_passed_on(void) {
     const char *file = rebind_other_malloc((uintptr_t)&malloc);
     if (!file || !text_has(file, "/") || rebind_other_has_constructors((uintptr_t)&malloc))
         return false;
-    return malloc_comes_here();
+    return malloc_comes_here(false);
 }
 
 /* False in a program that has more rights than its caller, who set the environment: a program with
