@@ -57,6 +57,26 @@ def ps_asks_processes_at_the_same_time():
 
 
 @test
+def ps_with_few_descriptors():
+    """ps asks as many processes at once as its descriptors allow. None of them takes those that the
+    question to another needs."""
+    limit = ["sh", "-c", 'ulimit -n "$0"; exec "$@"']
+    program = build_program("tests/cli/programs/allocate.c")
+    with harness.runtime_dir() as runtime, contextlib.ExitStack() as stack:
+        live = [stack.enter_context(Target([program], runtime, MEMCTX_CONTROL="eager"))
+                for _ in range(20)]
+        for one in live:
+            one.wait_socket()
+        for count in (20, 33):
+            done = harness.run_program([*limit, str(count), harness.CLI, "ps", "--json"],
+                                       live[0].cli_env)
+            check_equal((done.returncode, done.stderr), (0, ""), f"ps with {count} descriptors")
+            reasons = {row["pid"]: row["reason"] for row in json.loads(done.stdout)["processes"]}
+            check_equal([reasons[one.pid] for one in live], [None] * 20,
+                        f"reasons with {count} descriptors")
+
+
+@test
 def ps_leaves_other_files_alone():
     with fake("none") as live:
         directory = os.path.dirname(live.socket_path())

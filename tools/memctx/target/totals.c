@@ -92,13 +92,17 @@ static void find_outside(const struct process_facts *facts, struct totals_found 
     memcpy(found->library_version, answer.library_version, sizeof found->library_version);
 }
 
+static struct totals_found found_nothing(const struct process_facts *facts) {
+    return (struct totals_found){.totals = {.requested_bytes = WIRE_UNKNOWN,
+                                            .contexts = WIRE_UNKNOWN,
+                                            .own_bytes = WIRE_UNKNOWN,
+                                            .uptime_s = facts->age_s}};
+}
+
 static void find(const struct process_facts *facts, struct totals_found *found) {
     struct client client;
     struct cli_failure failure = {0};
-    *found = (struct totals_found){.totals = {.requested_bytes = WIRE_UNKNOWN,
-                                              .contexts = WIRE_UNKNOWN,
-                                              .own_bytes = WIRE_UNKNOWN,
-                                              .uptime_s = facts->age_s}};
+    *found = found_nothing(facts);
     if (process_is_stopped(facts)) {
         char *resume = process_tell_resume(facts);
         snprintf(found->reason, sizeof found->reason, "it is stopped; %s", resume);
@@ -118,12 +122,19 @@ static void find(const struct process_facts *facts, struct totals_found *found) 
 /* A child that asks one process. */
 struct asker {
     pid_t pid;
-    int fd; /* the child writes a struct totals_found; -1: this place is free */
+    int fd; /* the child writes a struct totals_found */
     size_t process;
 };
 
+struct askers {
+    struct asker list[AT_ONCE_MOST];
+    size_t count;
+    const struct process_facts *const *processes;
+    struct totals_found *found;
+};
+
 /* Returns false if there is no child, because memory, processes or descriptors are short. */
-static bool start(struct asker *asker, const struct process_facts *facts, size_t process) {
+static bool start(struct askers *askers, size_t process) {
     int pipe_fds[2];
     pid_t parent = getpid();
     if (pipe2(pipe_fds, O_CLOEXEC) != 0)
@@ -132,66 +143,62 @@ static bool start(struct asker *asker, const struct process_facts *facts, size_t
     if (child == 0) {
         struct totals_found found;
         fork_follow(parent);
-        find(facts, &found);
+        for (size_t i = 0; i < askers->count; i++) /* the child needs descriptors of its own */
+            close(askers->list[i].fd);
+        find(askers->processes[process], &found);
         _exit(write(pipe_fds[1], &found, sizeof found) == (ssize_t)sizeof found ? 0 : 1);
     }
     close(pipe_fds[1]);
-    *asker = (struct asker){child, pipe_fds[0], process};
-    if (child < 0) {
+    if (child < 0)
         close(pipe_fds[0]);
-        asker->fd = -1;
-    }
+    else
+        askers->list[askers->count++] = (struct asker){child, pipe_fds[0], process};
     return child > 0;
 }
 
-/* Takes the answer of a child that has ended or has written it. */
-static void finish(struct asker *asker, struct totals_found *found) {
+/* Takes the answer of a child, and waits for it if need be. */
+static void finish(struct askers *askers, size_t at) {
+    struct asker asker = askers->list[at];
+    struct totals_found *found = &askers->found[asker.process];
     /* An answer is shorter than PIPE_BUF, so it comes whole or not at all. */
-    if (read(asker->fd, found, sizeof *found) != (ssize_t)sizeof *found)
-        *found = (struct totals_found){
-            .totals = {.requested_bytes = WIRE_UNKNOWN,
-                       .contexts = WIRE_UNKNOWN,
-                       .own_bytes = WIRE_UNKNOWN},
-            .reason = "the child of memctx ps that asked it was ended; try again"};
-    close(asker->fd);
-    asker->fd = -1;
-    while (waitpid(asker->pid, NULL, 0) < 0 && errno == EINTR) {
+    if (read(asker.fd, found, sizeof *found) != (ssize_t)sizeof *found) {
+        *found = found_nothing(askers->processes[asker.process]);
+        strcpy(found->reason, "the child of memctx ps that asked it was ended; try again");
     }
+    close(asker.fd);
+    while (waitpid(asker.pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    askers->list[at] = askers->list[--askers->count];
 }
 
 /* Waits until at least one child has written its answer or has ended. */
-static void wait_for_answers(struct asker *askers, struct totals_found *found) {
+static void wait_for_answers(struct askers *askers) {
     struct pollfd entries[AT_ONCE_MOST];
-    for (size_t i = 0; i < AT_ONCE_MOST; i++)
-        entries[i] = (struct pollfd){.fd = askers[i].fd, .events = POLLIN};
-    if (poll(entries, AT_ONCE_MOST, -1) <= 0)
-        return;
-    for (size_t i = 0; i < AT_ONCE_MOST; i++)
+    for (size_t i = 0; i < askers->count; i++)
+        entries[i] = (struct pollfd){.fd = askers->list[i].fd, .events = POLLIN};
+    if (poll(entries, askers->count, -1) < 0)
+        entries[0].revents = POLLIN;         /* memory is short; waits for one alone */
+    for (size_t i = askers->count; i-- > 0;) /* finish puts the last one in the free place */
         if (entries[i].revents)
-            finish(&askers[i], &found[askers[i].process]);
+            finish(askers, i);
 }
 
 _Static_assert(sizeof(struct totals_found) <= PIPE_BUF, "a child's answer comes whole");
 
 void totals_ask_each(const struct process_facts *const *processes, struct totals_found *found,
                      size_t count) {
-    struct asker askers[AT_ONCE_MOST];
-    size_t next = 0, busy = 1;
-    for (size_t i = 0; i < AT_ONCE_MOST; i++)
-        askers[i].fd = -1;
+    struct askers askers = {.processes = processes, .found = found};
+    size_t next = 0;
     fflush(NULL); /* a child must not write what this process has not written yet */
-    while (busy > 0) {
-        busy = 0;
-        for (size_t i = 0; i < AT_ONCE_MOST; i++) {
-            if (askers[i].fd < 0 && next < count) {
-                if (!start(&askers[i], processes[next], next))
-                    find(processes[next], &found[next]);
-                next++;
-            }
-            busy += askers[i].fd >= 0;
+    while (next < count || askers.count > 0) {
+        bool room = next < count && askers.count < AT_ONCE_MOST;
+        if (room && start(&askers, next)) {
+            next++;
+        } else if (askers.count > 0) {
+            wait_for_answers(&askers);
+        } else {
+            find(processes[next], &found[next]);
+            next++;
         }
-        if (busy > 0)
-            wait_for_answers(askers, found);
-        busy += count - next;
     }
 }
