@@ -409,10 +409,10 @@ def watch_reads_the_others_while_some_hang():
                 with open(path, encoding="ascii") as file:
                     return [part.count("asked") for part in file.read().split("came")][:-1]
 
-            wait_until(lambda: os.path.exists(path) and len(questions()) > 5, "six questions")
+            wait_until(lambda: os.path.exists(path) and len(questions()) > 2, "three questions")
             asked = questions()
-        # Each of the two is asked at the start and at the first look. From then on they take turns.
-        check(asked[4] > 4 and asked[5] > 4, f"looks between the questions: {asked}")
+        # Each of the two is asked at the first look. From then on they take turns.
+        check(asked[2] > 4, f"looks between the questions: {asked}")
 
 
 @test

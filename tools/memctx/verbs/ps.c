@@ -56,7 +56,7 @@ static bool visit_process(pid_t pid, void *argument) {
 static bool has_ended(const struct row *row) {
     struct process_facts now;
     return !process_read_facts(row->facts.pid, &now) || now.state == 'Z' ||
-           process_find_library(&now) != PROCESS_WITH;
+           now.start_ticks != row->facts.start_ticks || process_find_library(&now) != PROCESS_WITH;
 }
 
 /* Asks all processes of the list, and takes those out that ended meanwhile. */

@@ -23,10 +23,12 @@
 
 static const struct watch_settings *settings;
 static struct limits_mounts mounts;
+/* The silent processes take turns: the one that is due for longest is asked next. */
 static struct {
-    pid_t last;     /* the process that did not answer last; 0: all have answered */
-    int64_t due_ms; /* when another silent process is due to be asked */
-} silent;
+    pid_t last;         /* the process that did not answer last; 0: all have answered */
+    int64_t due_ms;     /* when another silent process is due to be asked */
+    int64_t longest_ms; /* ask_due_ms of the one that is due for longest */
+} silent = {.longest_ms = INT64_MAX};
 
 void watch_read_begin(const struct watch_settings *all) {
     settings = all;
@@ -99,10 +101,17 @@ static bool ask_outside(struct watched *process, const char *why, struct totals 
 }
 
 /* Returns true if the process is due to be asked: it did not fail to answer a short time ago, and
- * other silent processes do not take too much of the time. */
+ * if other silent processes wait, it is its turn. */
 static bool is_due(const struct watched *process, int64_t now_ms) {
-    return now_ms >= process->ask_due_ms &&
-           (process->failures == 0 || silent.last == process->facts.pid || now_ms >= silent.due_ms);
+    if (now_ms < process->ask_due_ms || process->failures == 0)
+        return now_ms >= process->ask_due_ms;
+    bool first = process->ask_due_ms <= silent.longest_ms;
+    if (first)
+        silent.longest_ms = process->ask_due_ms;
+    if (now_ms < silent.due_ms && !(first && silent.last == process->facts.pid))
+        return false;
+    /* The one that is due for longest may have ended. */
+    return first || now_ms >= silent.due_ms + PAUSE_MS_MAX;
 }
 
 /* Asks the process for its sums, if it is due. */
@@ -131,6 +140,7 @@ static bool ask_totals(struct watched *process, struct totals *totals) {
         int64_t end_ms = clock_now_ms();
         process->ask_due_ms = end_ms + process->ask_pause_ms;
         silent.last = process->facts.pid;
+        silent.longest_ms = INT64_MAX;
         silent.due_ms = end_ms + SILENT_PAUSE * (end_ms - now_ms);
         return false;
     }
